@@ -1,0 +1,1 @@
+"""Pipeline-parallel training schedules: make, check, time, draw and train them."""
