@@ -31,8 +31,8 @@ typedef struct ps_config {
     int32_t option[PS_MAX_OPTIONS];
 } ps_config;
 
-/* Why a config is refused: "<argument>=<value>: <rule>"; <instead> names the
- * nearest schedule or value that works. All strings are static. */
+/* Why a config is refused; it reads "<rule>, got <argument>=<value>; the nearest
+ * that works is <argument>=<nearest>, or <instead>". All strings are static. */
 typedef struct ps_rule_fault {
     const char *argument; /* "p", "m" or an option's name */
     int64_t value;
@@ -53,8 +53,11 @@ typedef struct ps_family {
     /* Fill in PS_AUTO options and apply the family's own rules (p, m >= 1 hold
      * already). PS_ERR_RULE with *fault, or PS_OK. May be NULL: no rules. */
     ps_status (*check)(ps_config *config, ps_rule_fault *fault);
-    /* Stages of the model: p, p*v, 2p, ... may overflow. */
+    /* Stages of the model: p, p*v, 2p, ... may overflow. NULL: p. */
     ps_status (*num_stages)(const ps_config *config, int64_t *out);
+    /* Micro-batches the ops speak of, where that is not m (seq-1f1b counts the
+     * sequence splits). NULL: m. */
+    ps_status (*num_microbatches)(const ps_config *config, int64_t *out);
     /* Ops on a rank (config is checked). */
     ps_status (*length)(const ps_config *config, int32_t rank, int64_t *out);
     /* Write every rank's ops; rank r's start at ops[offsets[r]] and there is room
@@ -70,15 +73,21 @@ const ps_family *ps_family_find(const char *name); /* NULL: no such family */
 /* Set every option to its preset. */
 void ps_config_init(const ps_family *family, int32_t p, int32_t m, ps_config *config);
 
-/* p, m and option minima, then the family's own rules. PS_ERR_TOO_SMALL and
- * PS_ERR_RULE fill *fault. */
+/* p, m and the options, then the family's own rules. PS_ERR_TOO_SMALL and
+ * PS_ERR_RULE fill *fault; PS_ERR_UNKNOWN is a word out of range. */
 PS_MUST_CHECK ps_status ps_config_check(const ps_family *family, ps_config *config,
                                         ps_rule_fault *fault);
 
-/* offsets (p + 1 entries, caller's) and the number of stages of a checked config.
- * PS_ERR_OVERFLOW where stages do not fit int32 or ops cannot be addressed. */
-PS_MUST_CHECK ps_status ps_family_shape(const ps_family *family, const ps_config *config,
-                                        int64_t *offsets, int32_t *num_stages);
+/* The numbers of stages and micro-batches of a checked config, in O(1).
+ * PS_ERR_OVERFLOW where they do not fit an int32 or where even the smallest
+ * schedule of that size (one op a rank and micro-batch) cannot be addressed. */
+PS_MUST_CHECK ps_status ps_family_size(const ps_family *family, const ps_config *config,
+                                       int32_t *num_stages, int32_t *num_microbatches);
+
+/* offsets (p + 1 entries, caller's) of a checked config, in O(p).
+ * PS_ERR_OVERFLOW where the ops cannot be addressed. */
+PS_MUST_CHECK ps_status ps_family_offsets(const ps_family *family, const ps_config *config,
+                                          int64_t *offsets);
 
 /* Write the ops: ops has offsets[p] entries. */
 PS_MUST_CHECK ps_status ps_family_fill(const ps_family *family, const ps_config *config,

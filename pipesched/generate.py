@@ -1,0 +1,176 @@
+"""Make the published schedules by name; `SCHEDULES` says which there are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, SupportsIndex
+
+from pipesched import _core
+
+__all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a schedule family: a whole number, or one of a few words.
+
+    Attributes
+    ----------
+    name : str
+        The keyword of `generate`.
+    default : int, str or None
+        What it is when not given; None where that depends on ``p`` and ``m``.
+    minimum : int or None
+        The least value of a number.
+    words : tuple of str
+        The words to choose from; empty for a number.
+    text : str
+        What the option does.
+    """
+
+    name: str
+    default: int | str | None
+    minimum: int | None
+    words: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class ScheduleFamily:
+    """What is known of one family of schedules.
+
+    Attributes
+    ----------
+    name : str
+        The name `generate` takes.
+    title : str
+        The name people use.
+    summary : str
+        What the rule does.
+    constraints : str
+        What the definition asks of ``p``, ``m`` and the options; empty for nothing.
+    placement : str
+        ``"loop"`` (stage s on rank s mod p), ``"v"``, ``"snake"`` or ``"bidirectional"``.
+    source : str
+        The paper or program the rule comes from.
+    options : Mapping of str to Option
+        The keywords that `generate` takes for this family.
+    """
+
+    name: str
+    title: str
+    summary: str
+    constraints: str
+    placement: str
+    source: str
+    options: Mapping[str, Option]
+
+
+class _Schedules(Mapping[str, ScheduleFamily]):
+    """The registry as a read-only mapping, in the order in which to show it."""
+
+    def __init__(self, families: Iterable[ScheduleFamily]) -> None:
+        self._families = {family.name: family for family in families}
+
+    def __getitem__(self, name: str) -> ScheduleFamily:
+        return self._families[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._families)
+
+    def __len__(self) -> int:
+        return len(self._families)
+
+
+def _option(record: tuple[Any, ...]) -> Option:
+    name, preset, minimum, words, text = record
+    if words is None:
+        return Option(name, preset, minimum, (), text)
+    return Option(name, words[preset], None, tuple(words), text)
+
+
+def _family(record: tuple[Any, ...]) -> ScheduleFamily:
+    *texts, options = record
+    made = (_option(option) for option in options)
+    return ScheduleFamily(*texts, MappingProxyType({option.name: option for option in made}))
+
+
+SCHEDULES: Mapping[str, ScheduleFamily] = _Schedules(map(_family, _core.families()))
+
+
+def _did_you_mean(word: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _find(name: object) -> ScheduleFamily:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r} of type {type(name).__name__}")
+    family = SCHEDULES.get(name)
+    if family is None:
+        raise ValueError(
+            f"no schedule is named {name!r}{_did_you_mean(name, SCHEDULES)} "
+            f"(there are: {', '.join(SCHEDULES)})"
+        )
+    return family
+
+
+def _option_value(option: Option, value: Any) -> Any:
+    """The number that the core takes for an option's value."""
+    if value is None or not option.words:
+        return value
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{option.name} must be a string, got {value!r} of type {type(value).__name__}"
+        )
+    if value not in option.words:
+        raise ValueError(
+            f"{option.name} must be one of {', '.join(map(repr, option.words))}, got {value!r}"
+            f"{_did_you_mean(value, option.words)}"
+        )
+    return option.words.index(value)
+
+
+def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> Any:
+    """Make the schedule of a family for p ranks and m micro-batches.
+
+    Parameters
+    ----------
+    name : str
+        The family, a key of `SCHEDULES`.
+    p : int
+        Ranks, at least 1.
+    m : int
+        Micro-batches, at least 1.
+    **options
+        The family's own options, ``SCHEDULES[name].options``; None is the default.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        An unknown family, a number below its minimum, or arguments that the family's
+        definition forbids; the message names the rule and the nearest that works.
+    TypeError
+        An unknown option, or a value that is not an integer (or not a word).
+    OverflowError
+        More than can be addressed.
+    """
+    family = _find(name)
+    for option in options:
+        if option not in family.options:
+            allowed = ", ".join(family.options) or "none"
+            raise TypeError(
+                f"{name} has no option {option!r}{_did_you_mean(option, family.options)} "
+                f"(its options: {allowed})"
+            )
+    values = tuple(
+        _option_value(option, options.get(key)) for key, option in family.options.items()
+    )
+    return _core.generate(family.name, p, m, values)
