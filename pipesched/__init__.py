@@ -1,5 +1,15 @@
 """Pipeline-parallel training schedules: make, check, time, draw and train them."""
 
+from pipesched.check import Fault, ScheduleError
 from pipesched.generate import SCHEDULES, generate
+from pipesched.schedule import KINDS, OP_DTYPE, Schedule
 
-__all__ = ["SCHEDULES", "generate"]
+__all__ = [
+    "KINDS",
+    "OP_DTYPE",
+    "SCHEDULES",
+    "Fault",
+    "Schedule",
+    "ScheduleError",
+    "generate",
+]
