@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex
 
 from pipesched import _core
+from pipesched.schedule import Schedule
 
 __all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
 
@@ -134,7 +135,7 @@ def _option_value(option: Option, value: Any) -> Any:
     return option.words.index(value)
 
 
-def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> Any:
+def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> Schedule:
     """Make the schedule of a family for p ranks and m micro-batches.
 
     Parameters
@@ -173,4 +174,4 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> A
     values = tuple(
         _option_value(option, options.get(key)) for key, option in family.options.items()
     )
-    return _core.generate(family.name, p, m, values)
+    return Schedule._wrap(*_core.generate(family.name, p, m, values), family.name)
