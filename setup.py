@@ -34,7 +34,8 @@ if switch("SANITIZE"):
     compile_args += [*flags, "-fno-omit-frame-pointer", "-g", "-O1"]
     link_args += flags
 if switch("DEBUG"):
-    compile_args += ["-O0", "-g", "-UNDEBUG", *WARNINGS]
+    # NumPy's headers as the system's: its warnings are not ours to mend.
+    compile_args += ["-O0", "-g", "-UNDEBUG", *WARNINGS, "-isystem", numpy.get_include()]
 if switch("COVERAGE"):
     compile_args += ["--coverage", "-O0"]
     link_args += ["--coverage"]

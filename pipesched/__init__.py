@@ -1,6 +1,7 @@
 """Pipeline-parallel training schedules: make, check, time, draw and train them."""
 
 from pipesched.check import Fault, ScheduleError
+from pipesched.exercise import bubble_formula, bubble_fraction, gpipe_forward_schedule
 from pipesched.generate import SCHEDULES, generate
 from pipesched.schedule import KINDS, OP_DTYPE, Schedule
 
@@ -11,5 +12,8 @@ __all__ = [
     "Fault",
     "Schedule",
     "ScheduleError",
+    "bubble_formula",
+    "bubble_fraction",
     "generate",
+    "gpipe_forward_schedule",
 ]

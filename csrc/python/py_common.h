@@ -19,10 +19,12 @@
 #include <numpy/arrayobject.h>
 
 #include "../ps_schedule.h"
+#include "../ps_table.h"
 
 typedef struct ps_py_state {
-    PyArray_Descr *op_dtype;  /* the layout of ps_op */
-    PyObject *schedule_error; /* pipesched.ScheduleError */
+    PyArray_Descr *op_dtype;               /* the layout of ps_op */
+    PyObject *schedule_error;              /* pipesched.ScheduleError */
+    const ps_table_kernels *table_kernels; /* what this CPU runs fastest */
 } ps_py_state;
 
 static inline ps_py_state *ps_py_get_state(PyObject *module)

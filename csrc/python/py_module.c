@@ -65,7 +65,7 @@ static void module_free(void *module)
 }
 
 static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, (void *)module_exec},
+    {Py_mod_exec, (void *)(uintptr_t)module_exec}, /* ISO C has no direct way */
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
