@@ -6,8 +6,10 @@
 
 /* In the order in which they should be shown. */
 static const ps_family *const families[] = {
-    &ps_family_gpipe,
-    &ps_family_1f1b,
+    &ps_family_naive,      &ps_family_forward,    &ps_family_gpipe,
+    &ps_family_1f1b,       &ps_family_eager_1f1b, &ps_family_interleaved_1f1b,
+    &ps_family_looped_bfs, &ps_family_zb_h1,      &ps_family_zb_h2,
+    &ps_family_zb_1p,      &ps_family_pipedream,  &ps_family_seq_1f1b,
 };
 
 enum { NUM_FAMILIES = sizeof families / sizeof families[0] };

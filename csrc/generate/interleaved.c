@@ -1,0 +1,125 @@
+/* Interleaved 1F1B: 1F1B over v chunks a rank, after Megatron's or torch's rule.
+ *
+ * The two rules share the order and differ in the size of a group of micro-batches.
+ * Torch cuts m into max(1, m / p) equal rounds. Megatron takes any group of p to m
+ * micro-batches that leaves no remainder below p. A group that breaks this is made all
+ * the same where the caller asks for it: it costs a larger bubble, and for some sizes
+ * the ranks wait in a circle, which only the whole order shows and is left to a check
+ * of the ops. The default is the smallest group that keeps Megatron's rule: p itself
+ * where p divides m, and all of m where m < p.
+ */
+#include "families.h"
+#include "order.h"
+
+enum { V, GROUP, RULE };
+enum { MEGATRON, TORCH };
+
+static int32_t torch_rounds(int64_t m, int32_t p)
+{
+    return m < p ? 1 : (int32_t)(m / p);
+}
+
+/* The m nearest to the one given that torch's rule takes; multiples of p always are. */
+static int64_t nearest_m(const ps_config *config)
+{
+    for (int64_t distance = 1;; distance++) {
+        const int64_t below = config->m - distance;
+        const int64_t above = config->m + distance;
+        if (below % torch_rounds(below, config->p) == 0)
+            return below;
+        if (above % torch_rounds(above, config->p) == 0)
+            return above;
+    }
+}
+
+static int32_t default_group(const ps_config *config)
+{
+    const int32_t p = config->p;
+    const int32_t m = config->m;
+    /* Ends at m at the latest, which leaves no remainder. */
+    int32_t group = p < m ? p : m;
+    while (m % group != 0 && m % group < p)
+        group++;
+    return group;
+}
+
+static ps_status check(ps_config *config, ps_rule_fault *fault)
+{
+    int32_t *group = &config->option[GROUP];
+    if (config->option[RULE] == MEGATRON) {
+        if (*group == PS_AUTO)
+            *group = default_group(config);
+        return PS_OK;
+    }
+    const int32_t rounds = torch_rounds(config->m, config->p);
+    if (config->m % rounds != 0) {
+        *fault = (ps_rule_fault){
+            "m", config->m, "torch's rule needs m divisible by its max(1, m // p) rounds",
+            "take rule=\"megatron\", which takes any m", nearest_m(config)};
+        return PS_ERR_RULE;
+    }
+    if (*group != PS_AUTO && *group != config->m / rounds) {
+        *fault = (ps_rule_fault){
+            "group", *group, "torch's rule makes the group m / max(1, m // p) itself",
+            "take rule=\"megatron\", which takes a group", config->m / rounds};
+        return PS_ERR_RULE;
+    }
+    *group = config->m / rounds;
+    return PS_OK;
+}
+
+static ps_status num_stages(const ps_config *config, int64_t *out)
+{
+    return ps_mul(config->p, config->option[V], out);
+}
+
+static ps_status length(const ps_config *config, int32_t rank, int64_t *out)
+{
+    (void)rank;
+    return ps_length_m_v(config, 2, config->option[V], out);
+}
+
+static ps_status fill(const ps_config *config, const int64_t *offsets, ps_op *ops)
+{
+    const int32_t v = config->option[V];
+    const int32_t group = config->option[GROUP];
+    for (int32_t rank = 0; rank < config->p; rank++) {
+        const int64_t hops = config->p - 1 - rank;
+        /* With one chunk nothing interleaves, and one forward a hop is enough. */
+        const int64_t warmup = v == 1 ? hops : 2 * hops + ((int64_t)v - 1) * group;
+        ps_order_interleaved(ops + offsets[rank], rank, config, v, group, warmup);
+    }
+    return PS_OK;
+}
+
+static const char *const rule_words[] = {"megatron", "torch", NULL};
+
+static const ps_option options[] = {
+    [V] = {"v", 2, 1, NULL, "stages a rank (virtual stages)"},
+    [GROUP] =
+        {"group", PS_AUTO, 1, NULL,
+         "micro-batches that pass a chunk before the next chunk starts; p where not given"},
+    [RULE] = {"rule", MEGATRON, 0, rule_words,
+              "megatron: groups as given, the last may be short; torch: equal rounds of "
+              "m / max(1, m // p)"},
+};
+
+const ps_family ps_family_interleaved_1f1b = {
+    .name = "interleaved-1f1b",
+    .title = "interleaved 1F1B",
+    .summary =
+        "1F1B over v chunks a rank: groups of micro-batches pass chunk after chunk, which "
+        "divides the bubble by v and multiplies transfers by v. v = 1 is 1F1B.",
+    .constraints =
+        "best where m is a multiple of p; group < p may deadlock and is then refused; "
+        "rule=\"torch\" needs m divisible by max(1, m // p)",
+    .placement = "loop",
+    .source = "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters "
+              "Using Megatron-LM, arXiv 2104.04473",
+    .options = options,
+    .num_options = 3,
+    .check = check,
+    .num_stages = num_stages,
+    .length = length,
+    .fill = fill,
+};
