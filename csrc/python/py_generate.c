@@ -1,5 +1,5 @@
 /* Making schedules: the registry's records, and the arrays of one schedule. */
-#include "py_common.h"
+#include "py_args.h"
 
 #include "../ps_generate.h"
 
@@ -64,34 +64,38 @@ static PyObject *families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
 }
 
 /* A whole number that fits the ids of the core. */
-static int int32_argument(PyObject *value, const char *name, int32_t *out)
+static int int32_argument(PyObject *argument, const char *name, int32_t *out)
 {
-    if (!PyIndex_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s must be an integer, got %R of type %s", name, value,
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    PyObject *whole = PyNumber_Index(value);
-    if (whole == NULL)
+    PyObject *number = ps_py_index(name, argument);
+    if (number == NULL)
         return -1;
     int overflow;
-    long long number = PyLong_AsLongLongAndOverflow(whole, &overflow);
-    Py_DECREF(whole);
-    if (number == -1 && PyErr_Occurred())
+    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    Py_DECREF(number);
+    if (value == -1 && PyErr_Occurred())
         return -1;
-    if (overflow > 0 || number > INT32_MAX) {
+    if (overflow > 0 || value > INT32_MAX) {
         PyErr_Format(PyExc_OverflowError, "%s must be at most %d, got a larger number", name,
                      (int)INT32_MAX);
         return -1;
     }
     /* INT32_MIN itself means "choose for me" in the core. */
-    if (overflow < 0 || number <= INT32_MIN) {
-        PyErr_Format(PyExc_ValueError, "%s must be at least 1, got a number below %d", name,
-                     (int)INT32_MIN);
+    if (overflow < 0 || value <= INT32_MIN) {
+        PyErr_Format(PyExc_ValueError, "%s must be at least 1, got a number below -2**31 + 1",
+                     name);
         return -1;
     }
-    *out = (int32_t)number;
+    *out = (int32_t)value;
     return 0;
+}
+
+static PyObject *raise_size(ps_status status, const ps_config *config)
+{
+    if (status != PS_ERR_OVERFLOW)
+        return ps_py_raise(status);
+    return PyErr_Format(PyExc_OverflowError,
+                        "a schedule of p=%d and m=%d with these options cannot be addressed",
+                        (int)config->p, (int)config->m);
 }
 
 /* One sentence out of a rule fault. */
@@ -162,7 +166,7 @@ static PyObject *generate(PyObject *module, PyObject *args)
     int32_t num_microbatches;
     status = ps_family_size(family, &config, &num_stages, &num_microbatches);
     if (status != PS_OK)
-        return ps_py_raise(status);
+        return raise_size(status, &config);
 
     /* Ask for the least the ops can take before O(p) work on their offsets, so that
      * a schedule which cannot be held is refused at once. */
