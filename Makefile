@@ -57,6 +57,49 @@ demo: build
 test: build
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+# ---- the C core by itself -----------------------------------------------------
+
+# Every tests/c/test_*.c is a program, linked with the whole core.
+CT := build/ctest
+CT_CORE := $(CORE:%.c=$(CT)/%.o)
+CT_BINS := $(CTESTS:%=$(CT)/%)
+CT_WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+VALGRIND ?= valgrind --quiet --leak-check=full --show-leak-kinds=all --error-exitcode=99
+
+$(CT)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(C_FLAGS) -O1 -g -MMD -c $< -o $@
+
+$(CT_BINS): $(CT)/%: $(CT)/tests/c/%.o $(CT)/tests/c/ctest.o $(CT_CORE)
+	$(CC) $(CT_WRAP) $^ -lm -o $@
+
+-include $(shell find $(CT) -name '*.d' 2>/dev/null)
+
+ctest: $(CT_BINS)
+	@set -e; for test in $(CT_BINS); do echo "$$(basename $$test):"; $(VALGRIND) $$test; done
+
+# ---- rules of the house ---------------------------------------------------------
+
+INCLUDES = $$($(BIN)/python -c 'import numpy, sysconfig; \
+	print("-isystem", numpy.get_include(), "-isystem", sysconfig.get_path("include"))')
+C_FILES := $(shell find csrc tests/c -name '*.[ch]')
+
+$(VENV)/.lint: $(VENV)/.made
+	$(BIN)/pip install -q --disable-pip-version-check -e ".[lint]" --no-build-isolation
+	@touch $@
+
+lint: $(VENV)/.lint build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	cppcheck --quiet --std=c11 --enable=warning,style,performance,portability \
+		--inline-suppr --suppress=unusedStructMember --error-exitcode=1 -Icsrc \
+		$(CORE) $(wildcard tests/c/*.c)
+	@set -e; for cc in gcc clang; do for file in $(SOURCES) $(wildcard tests/c/*.c); do \
+		echo "$$cc $$file"; \
+		$$cc $(C_FLAGS) $(INCLUDES) -O2 -c $$file -o /dev/null; done; done
+	$(BIN)/mypy
+
 bench: build
 	@$(BIN)/python benchmarks/bench_exercise.py
 
