@@ -94,11 +94,12 @@ lint: $(VENV)/.lint build
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	cppcheck --quiet --std=c11 --enable=warning,style,performance,portability \
 		--inline-suppr --suppress=unusedStructMember --error-exitcode=1 -Icsrc \
-		$(CORE) $(wildcard tests/c/*.c)
-	@set -e; for cc in gcc clang; do for file in $(SOURCES) $(wildcard tests/c/*.c); do \
-		echo "$$cc $$file"; \
+		-D'Py_BEGIN_ALLOW_THREADS={' -D'Py_END_ALLOW_THREADS=}' \
+		$(SOURCES) $(wildcard tests/c/*.c)
+	@echo 'gcc and clang: $(C_FLAGS)'; set -e; for cc in gcc clang; do for file in $(SOURCES) $(wildcard tests/c/*.c); do \
 		$$cc $(C_FLAGS) $(INCLUDES) -O2 -c $$file -o /dev/null; done; done
 	$(BIN)/mypy
+	$(BIN)/stubtest --mypy-config-file pyproject.toml pipesched._core
 
 bench: build
 	@$(BIN)/python benchmarks/bench_exercise.py

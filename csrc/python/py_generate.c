@@ -183,9 +183,10 @@ static PyObject *generate(PyObject *module, PyObject *args)
     if (offsets == NULL)
         return NULL;
     int64_t *offsets_data = PyArray_DATA(offsets);
-    Py_BEGIN_ALLOW_THREADS status = ps_family_offsets(family, &config, offsets_data);
-    Py_END_ALLOW_THREADS if (status != PS_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = ps_family_offsets(family, &config, offsets_data);
+    Py_END_ALLOW_THREADS
+    if (status != PS_OK) {
         ps_py_raise(status);
         goto done;
     }
@@ -196,9 +197,13 @@ static PyObject *generate(PyObject *module, PyObject *args)
     if (ops == NULL)
         goto done;
     ps_op *ops_data = PyArray_DATA(ops);
-    Py_BEGIN_ALLOW_THREADS status = ps_family_fill(family, &config, offsets_data, ops_data);
-    Py_END_ALLOW_THREADS if (status != PS_OK) ps_py_raise(status);
-    else result = Py_BuildValue("(OOii)", ops, offsets, (int)num_stages, (int)num_microbatches);
+    Py_BEGIN_ALLOW_THREADS
+    status = ps_family_fill(family, &config, offsets_data, ops_data);
+    Py_END_ALLOW_THREADS
+    if (status != PS_OK)
+        ps_py_raise(status);
+    else
+        result = Py_BuildValue("(OOii)", ops, offsets, (int)num_stages, (int)num_microbatches);
 done:
     Py_XDECREF(ops);
     Py_DECREF(offsets);

@@ -121,7 +121,8 @@ static PyObject *gpipe_forward_schedule(PyObject *module, PyObject *const *args,
     if (cells < LONG_LOOP) {
         kernels->fill_forward(size.value[0], size.value[1], data);
     } else {
-        Py_BEGIN_ALLOW_THREADS kernels->fill_forward(size.value[0], size.value[1], data);
+        Py_BEGIN_ALLOW_THREADS
+        kernels->fill_forward(size.value[0], size.value[1], data);
         Py_END_ALLOW_THREADS
     }
 done:
@@ -238,8 +239,10 @@ static int64_t count_idle(PyArrayObject *array, const ps_table_kernels *kernels)
     if (PyArray_SIZE(array) < LONG_LOOP)
         return ps_table_count_idle(&view, kernels);
     int64_t idle;
-    Py_BEGIN_ALLOW_THREADS idle = ps_table_count_idle(&view, kernels);
-    Py_END_ALLOW_THREADS return idle;
+    Py_BEGIN_ALLOW_THREADS
+    idle = ps_table_count_idle(&view, kernels);
+    Py_END_ALLOW_THREADS
+    return idle;
 }
 
 static PyObject *bubble_fraction(PyObject *module, PyObject *const *args, Py_ssize_t nargs,

@@ -44,14 +44,17 @@ static void test_alloc_sizes(void)
     CHECK_INT(ps_alloc(0, 8, &memory), PS_OK);
     CHECK(memory != NULL);
     free(memory);
-    CHECK_INT(ps_alloc_zeroed(3, 8, &memory), PS_OK);
+    void *zeroed = NULL;
+    CHECK_INT(ps_alloc_zeroed(3, 8, &zeroed), PS_OK);
     static const char zeros[24];
-    CHECK(memory != NULL && memcmp(memory, zeros, sizeof zeros) == 0);
-    free(memory);
+    CHECK(zeroed != NULL && memcmp(zeroed, zeros, sizeof zeros) == 0);
+    free(zeroed);
+    memory = NULL;
     CHECK_INT(ps_alloc(-1, 8, &memory), PS_ERR_OVERFLOW);
     CHECK_INT(ps_alloc(INT64_MAX, 2, &memory), PS_ERR_OVERFLOW);
     CHECK_INT(ps_alloc_zeroed(INT64_MAX / 8 + 1, 8, &memory), PS_ERR_OVERFLOW);
     CHECK_INT(ps_alloc_zeroed(-1, 8, &memory), PS_ERR_OVERFLOW);
+    CHECK(memory == NULL);
 }
 
 static ps_status alloc_both(void)
