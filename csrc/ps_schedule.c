@@ -150,36 +150,46 @@ static ps_status find_missing_forward(const ps_schedule *self, int64_t cells, ps
     return PS_ERR_OP_MISSING;
 }
 
-/* Fill the place of every stage from the forwards. Needs the positions. */
-static ps_status init_place(ps_index *self, const ps_schedule *schedule)
+ps_status ps_place_init_cells(ps_place *self, const ps_schedule *schedule)
 {
-    ps_place *place = &self->place;
-    ps_status status =
-        ps_alloc(schedule->num_stages, sizeof *place->stage_rank, (void **)&place->stage_rank);
-    if (status != PS_OK)
-        return status;
-    memset(place->stage_rank, 0xff, (size_t)schedule->num_stages * sizeof *place->stage_rank);
-    int32_t several = 0;
-    for (int32_t rank = 0; rank < schedule->p; rank++)
-        for (int64_t i = schedule->offsets[rank]; i < schedule->offsets[rank + 1]; i++) {
-            if (schedule->ops[i].kind != PS_F)
-                continue;
-            int32_t *at = &place->stage_rank[schedule->ops[i].stage];
-            if (*at == -1)
-                *at = rank;
-            else if (*at != rank)
-                several = *at = -2;
-        }
-    if (!several)
-        return PS_OK;
-    status = ps_alloc(self->cells, sizeof *place->cell_rank, (void **)&place->cell_rank);
+    int64_t cells = (int64_t)schedule->num_stages * schedule->num_microbatches;
+    ps_status status = ps_alloc(cells, sizeof *self->cell_rank, (void **)&self->cell_rank);
     if (status != PS_OK)
         return status;
     for (int32_t rank = 0; rank < schedule->p; rank++)
         for (int64_t i = schedule->offsets[rank]; i < schedule->offsets[rank + 1]; i++)
             if (schedule->ops[i].kind == PS_F)
-                place->cell_rank[ps_op_cell(schedule, schedule->ops[i])] = rank;
+                self->cell_rank[ps_op_cell(schedule, schedule->ops[i])] = rank;
     return PS_OK;
+}
+
+void ps_place_free(ps_place *self)
+{
+    free(self->stage_rank);
+    free(self->cell_rank);
+    *self = (ps_place){NULL, NULL};
+}
+
+/* The rank of every stage, and of every cell where that is needed. */
+static ps_status init_place(ps_place *self, const ps_schedule *schedule)
+{
+    ps_status status =
+        ps_alloc(schedule->num_stages, sizeof *self->stage_rank, (void **)&self->stage_rank);
+    if (status != PS_OK)
+        return status;
+    memset(self->stage_rank, 0xff, (size_t)schedule->num_stages * sizeof *self->stage_rank);
+    int several = 0;
+    for (int32_t rank = 0; rank < schedule->p; rank++)
+        for (int64_t i = schedule->offsets[rank]; i < schedule->offsets[rank + 1]; i++) {
+            if (schedule->ops[i].kind != PS_F)
+                continue;
+            int32_t *at = &self->stage_rank[schedule->ops[i].stage];
+            if (*at == rank)
+                continue;
+            several |= *at != -1;
+            *at = *at == -1 ? rank : -2;
+        }
+    return several ? ps_place_init_cells(self, schedule) : PS_OK;
 }
 
 /* Put every op where its name says. */
@@ -210,12 +220,11 @@ static ps_status fill_positions(ps_index *self, const ps_schedule *schedule, ps_
 
 ps_status ps_index_init(ps_index *self, const ps_schedule *schedule, ps_fault *fault)
 {
-    *self = (ps_index){0, 0, NULL, {NULL, NULL}};
+    *self = (ps_index){0, 0, 0, NULL, {NULL, NULL}};
     int64_t n = schedule->offsets[schedule->p];
     if (n > INT32_MAX)
         return PS_ERR_OVERFLOW;
-    uint32_t kinds;
-    ps_status status = ps_schedule_scan(schedule, &kinds, fault);
+    ps_status status = ps_schedule_scan(schedule, &self->kinds, fault);
     if (status != PS_OK)
         return status;
     status = ps_mul(schedule->num_stages, schedule->num_microbatches, &self->cells);
@@ -227,9 +236,9 @@ ps_status ps_index_init(ps_index *self, const ps_schedule *schedule, ps_fault *f
         status = ps_schedule_unique(schedule, fault);
         return status != PS_OK ? status : find_missing_forward(schedule, self->cells, fault);
     }
-    self->lanes = (kinds >> PS_SEND_F & 0xf) != 0 ? PS_NUM_LANES
-                  : (kinds >> PS_W & 1) != 0      ? PS_LANE_W + 1
-                                                  : PS_LANE_B + 1;
+    self->lanes = ps_kinds_have_comms(self->kinds) ? PS_NUM_LANES
+                  : (self->kinds >> PS_W & 1) != 0 ? PS_LANE_W + 1
+                                                   : PS_LANE_B + 1;
     int64_t slots = self->lanes * self->cells;
     status = ps_alloc(slots, sizeof *self->position, (void **)&self->position);
     if (status != PS_OK)
@@ -238,7 +247,7 @@ ps_status ps_index_init(ps_index *self, const ps_schedule *schedule, ps_fault *f
     status = fill_positions(self, schedule, fault);
     if (status != PS_OK)
         goto done;
-    status = init_place(self, schedule);
+    status = init_place(&self->place, schedule);
 done:
     if (status != PS_OK)
         ps_index_free(self);
@@ -248,7 +257,6 @@ done:
 void ps_index_free(ps_index *self)
 {
     free(self->position);
-    free(self->place.stage_rank);
-    free(self->place.cell_rank);
-    *self = (ps_index){0, 0, NULL, {NULL, NULL}};
+    ps_place_free(&self->place);
+    *self = (ps_index){0, 0, 0, NULL, {NULL, NULL}};
 }

@@ -92,6 +92,11 @@ static inline int ps_kind_is_comm(int32_t kind)
     return kind >= PS_SEND_F && kind <= PS_RECV_B;
 }
 
+static inline int ps_kinds_have_comms(uint32_t kinds) /* bit k: kind k is there */
+{
+    return (kinds >> PS_SEND_F & 0xf) != 0;
+}
+
 static inline int64_t ps_op_cell(const ps_schedule *self, ps_op op)
 {
     return (int64_t)op.stage * self->num_microbatches + op.microbatch;
@@ -159,6 +164,10 @@ static inline int32_t ps_place_rank(const ps_place *self, int32_t stage, int64_t
     return rank >= 0 ? rank : self->cell_rank[cell];
 }
 
+/* Fill cell_rank from the forwards; every cell must have one. O(ops). */
+PS_MUST_CHECK ps_status ps_place_init_cells(ps_place *self, const ps_schedule *schedule);
+void ps_place_free(ps_place *self);
+
 /* ---- the index of the ops -------------------------------------------------- */
 
 /* Where each op stands. position[slot] is its place in schedule.ops, -1 where
@@ -166,6 +175,7 @@ static inline int32_t ps_place_rank(const ps_place *self, int32_t stage, int64_t
 typedef struct ps_index {
     int64_t cells;     /* num_stages * num_microbatches */
     int32_t lanes;     /* 2: F and B; 3: W too; 7: sends and receives too */
+    uint32_t kinds;    /* bit k: kind k is there */
     int32_t *position; /* lanes * cells */
     ps_place place;
 } ps_index;

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipesched import _core
+
 if TYPE_CHECKING:
     from pipesched.schedule import Schedule
 
-__all__ = ["Fault", "ScheduleError", "check"]
+__all__ = ["KINDS", "Fault", "ScheduleError", "check"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,152 @@ class ScheduleError(ValueError):
         return self.fault.text
 
 
+#: The words for `kind`, by number; the first four take time on a rank.
+KINDS = (
+    "F",
+    "B",
+    "I",
+    "W",
+    "SEND_F",
+    "RECV_F",
+    "SEND_B",
+    "RECV_B",
+    "UNSHARD",
+    "RESHARD",
+    "REDUCE_GRAD",
+)
+
+_Op = tuple[int, int, int, int]  # stage, microbatch, kind, fuse
+
+# ps_status of ps_base.h, by what it is for people.
+_CODES = {
+    -40: "range",
+    -41: "repeated",
+    -42: "missing",
+    -43: "place",
+    -44: "order",
+    -45: "split",
+    -46: "pair",
+    -47: "transfer",
+    -48: "deadlock",
+}
+
+
 def check(schedule: Schedule, blocking: bool = False) -> Schedule:
     """Return `schedule` if it is legal, else raise `ScheduleError`; see `Schedule.check`."""
-    raise NotImplementedError
+    found = _core.check(schedule, blocking)
+    if found is not None:
+        raise ScheduleError(describe(schedule, *found))
+    return schedule
+
+
+def check_form(schedule: Schedule) -> Schedule:
+    """Return `schedule` if every op is in range and every overlapped pair has two members.
+
+    That much every `Schedule` promises; whether it is legal is what `check` tells.
+    """
+    found = _core.check_form(schedule)
+    if found is not None:
+        raise ScheduleError(describe(schedule, *found))
+    return schedule
+
+
+def word(op: _Op) -> str:
+    """An op in torch's grammar, or its fields where its kind has no word."""
+    stage, microbatch, kind, _ = op
+    if not 0 <= kind < len(KINDS):
+        return f"(stage {stage}, micro-batch {microbatch}, kind {kind})"
+    return f"{stage}{KINDS[kind]}{'' if kind >= 8 and microbatch == -1 else microbatch}"
+
+
+def describe(
+    schedule: Schedule,
+    status: int,
+    rank: int,
+    position: int,
+    op: _Op,
+    other_rank: int,
+    other_position: int,
+    other: _Op,
+    waits: tuple[tuple[int, int, _Op, int, _Op], ...] = (),
+) -> Fault:
+    """Make a `Fault` of what the core found."""
+    code = _CODES[status]
+    this, that = word(op), word(other) if other_position >= 0 else ""
+    where = f"rank {rank}, op {position}: " if position >= 0 else ""
+    there = f"rank {other_rank}, op {other_position}"
+    if code == "range":
+        text = _range_text(schedule, op)
+    elif code == "repeated":
+        text = f"{this} stands already at {there}"
+    elif code == "missing":
+        text = f"{this} is missing" + (f": its forward {that} is at {there}" if that else "")
+    elif code == "place":
+        text = f"{this} is not on the rank of its forward {that} ({there})"
+    elif code == "order":
+        text = f"{this} before its {_role(op, other)} {that} (op {other_position})"
+    elif code == "split":
+        part = f"{op[0]}{'I' if KINDS[op[2]] == 'W' else 'W'}{op[1]}"
+        text = f"{this} beside {that} ({there})" if that else f"{this} without its {part}"
+    elif code == "pair":
+        text = _pair_text(op, other, this, that)
+    elif code == "transfer":
+        text = _transfer_text(op, position, rank, other_rank, this, that, there)
+    else:
+        text = _deadlock_text(waits)
+        where = ""
+    cycle = tuple((r, at, word(waiting)) for r, at, waiting, _, _ in waits)
+    return Fault(code, where + text, rank, position, this, other_rank, other_position, that, cycle)
+
+
+def _role(op: _Op, other: _Op) -> str:
+    if op[0] != other[0]:
+        return "input"
+    return "forward" if KINDS[other[2]] == "F" else "input gradient"
+
+
+def _range_text(schedule: Schedule, op: _Op) -> str:
+    stage, microbatch, kind, fuse = op
+    if not 0 <= kind < len(KINDS):
+        return f"kind must be in 0..{len(KINDS) - 1}, got {kind}"
+    if not 0 <= stage < schedule.num_stages:
+        return f"{word(op)}: stage must be in 0..{schedule.num_stages - 1}, got {stage}"
+    if fuse not in (0, 1):
+        return f"{word(op)}: fuse must be 0 or 1, got {fuse}"
+    if kind >= 8:
+        return f"{word(op)}: micro-batch must be -1 for a whole stage, got {microbatch}"
+    top = schedule.num_microbatches - 1
+    return f"{word(op)}: micro-batch must be in 0..{top}, got {microbatch}"
+
+
+def _pair_text(op: _Op, other: _Op, this: str, that: str) -> str:
+    if not that:
+        return f"{this} opens an overlapped pair that does not have two members"
+    if op[:2] == other[:2]:
+        return f"({this};{that})OVERLAP_F_B depends on itself: {that} needs {this}"
+    return f"({this};{that})OVERLAP_F_B must be one F and one B or I"
+
+
+def _transfer_text(
+    op: _Op, position: int, rank: int, other_rank: int, this: str, that: str, there: str
+) -> str:
+    is_send = KINDS[op[2]].startswith("SEND")
+    if position < 0:
+        use = "whose result another rank needs" if is_send else "which needs it"
+        return f"{this} is missing on rank {rank}, for {that} ({there}), {use}"
+    if not that:
+        return f"{this} carries nothing from one rank to another"
+    if rank != other_rank:
+        return f"{this} is not on the rank of {that} ({there})"
+    return f"{this} {'before' if is_send else 'after'} {that} ({there})"
+
+
+def _deadlock_text(waits: tuple[tuple[int, int, _Op, int, _Op], ...]) -> str:
+    parts = []
+    for i, (rank, position, op, awaited_position, awaited) in enumerate(waits):
+        next_rank = waits[(i + 1) % len(waits)][0]
+        parts.append(
+            f"rank {rank}, op {position}: {word(op)} waits for {word(awaited)} "
+            f"(rank {next_rank}, op {awaited_position})"
+        )
+    return "deadlock: the ranks wait for each other in a circle: " + "; ".join(parts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipesched.check import Fault, ScheduleError
+from pipesched.check import check_form
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -17,25 +17,10 @@ if TYPE_CHECKING:
     from pipesched.costs import Costs
     from pipesched.timeline import Timeline
 
-__all__ = ["KINDS", "OP_DTYPE", "Schedule"]
+__all__ = ["OP_DTYPE", "Schedule"]
 
 #: One op, 12 bytes: what the C core reads and writes.
 OP_DTYPE = np.dtype([("stage", "=i4"), ("microbatch", "=i4"), ("kind", "=i2"), ("fuse", "=i2")])
-
-#: The words for `kind`, by number; the first four take time on a rank.
-KINDS = (
-    "F",
-    "B",
-    "I",
-    "W",
-    "SEND_F",
-    "RECV_F",
-    "SEND_B",
-    "RECV_B",
-    "UNSHARD",
-    "RESHARD",
-    "REDUCE_GRAD",
-)
 
 _FIRST_SEND, _FIRST_STAGE_WIDE = 4, 8
 _INT32_MAX = 2**31 - 1
@@ -107,8 +92,8 @@ class Schedule:
         ----------
         ops : structured array
             One record an op, rank by rank, in order, with the fields `stage`, `microbatch`, `kind`
-            (an index into `KINDS`) and `fuse` (1: runs together with the next op of the rank as
-            one overlapped pair).
+            (an index into `pipesched.KINDS`) and `fuse` (1: runs together with the next op of the
+            rank as one overlapped pair).
         offsets : array of int
             p + 1 entries; rank r's ops are ``ops[offsets[r]:offsets[r + 1]]``.
         num_stages, num_microbatches : int
@@ -143,8 +128,7 @@ class Schedule:
                 f"offsets must end at the number of ops, {len(own_ops)}, got {own_offsets[-1]}"
             )
         self = cls._wrap(own_ops, own_offsets, num_stages, num_microbatches, name)
-        _check_ranges(self)
-        return self
+        return check_form(self)
 
     @classmethod
     def from_rows(
@@ -425,47 +409,3 @@ def _own_ops(ops: np.ndarray) -> np.ndarray:
             raise ValueError(f"ops[{field!r}] must be in {bounds.min}..{bounds.max}")
         own[field] = column
     return own
-
-
-def _check_ranges(schedule: Schedule) -> None:
-    """Raise for the first op that is out of range or breaks an overlapped pair."""
-    ops = schedule.ops
-    stage, microbatch, kind, fuse = (ops[field] for field in OP_DTYPE.names)
-    stage_wide = kind >= _FIRST_STAGE_WIDE
-    bad_kind = (kind < 0) | (kind >= len(KINDS))
-    bad_stage = (stage < 0) | (stage >= schedule.num_stages)
-    bad_microbatch = np.where(
-        stage_wide, microbatch != -1, (microbatch < 0) | (microbatch >= schedule.num_microbatches)
-    )
-    bad_fuse = (fuse < 0) | (fuse > 1)
-    bad_pair = fuse != 0
-    bad_pair[:-1] &= fuse[1:] != 0
-    last = schedule.offsets[1:][np.diff(schedule.offsets) > 0] - 1
-    bad_pair[last] = fuse[last] != 0
-    bad = bad_kind | bad_stage | bad_microbatch | bad_fuse | bad_pair
-    if not bad.any():
-        return
-    index = int(bad.argmax())
-    rank = int(np.searchsorted(schedule.offsets, index, side="right")) - 1
-    position = index - int(schedule.offsets[rank])
-    where = f"rank {rank}, op {position}"
-    if bad_kind[index]:
-        word = str(tuple(ops[index].tolist()))
-        text = f"kind must be in 0..{len(KINDS) - 1}, got {kind[index]}"
-    else:
-        number = "" if stage_wide[index] else str(microbatch[index])
-        word = f"{stage[index]}{KINDS[kind[index]]}{number}"
-        if bad_stage[index]:
-            text = f"{word}: stage must be in 0..{schedule.num_stages - 1}, got {stage[index]}"
-        elif bad_microbatch[index] and stage_wide[index]:
-            text = f"{word}: micro-batch must be -1 for a whole stage, got {microbatch[index]}"
-        elif bad_microbatch[index]:
-            top = schedule.num_microbatches - 1
-            text = f"{word}: micro-batch must be in 0..{top}, got {microbatch[index]}"
-        elif bad_fuse[index]:
-            text = f"{word}: fuse must be 0 or 1, got {fuse[index]}"
-        else:
-            text = f"{word} opens an overlapped pair that does not have two members"
-    code = "pair" if text.endswith("members") else "range"
-    fault = Fault(code, f"{where}: {text}", rank, position, word)
-    raise ScheduleError(fault)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pipesched.schedule import KINDS, OP_DTYPE, Schedule
+from pipesched.check import KINDS
+from pipesched.schedule import OP_DTYPE, Schedule
 
 _INT32_MAX = 2**31 - 1
 _WORD = re.compile(r"(\d+)([A-Z_]+)(\d*)", re.ASCII)
