@@ -9,7 +9,10 @@ static const ps_family *const families[] = {
     &ps_family_naive,      &ps_family_forward,    &ps_family_gpipe,
     &ps_family_1f1b,       &ps_family_eager_1f1b, &ps_family_interleaved_1f1b,
     &ps_family_looped_bfs, &ps_family_zb_h1,      &ps_family_zb_h2,
-    &ps_family_zb_1p,      &ps_family_pipedream,  &ps_family_seq_1f1b,
+    &ps_family_zb_1p,      &ps_family_zb_v,       &ps_family_v_half,
+    &ps_family_v_min,      &ps_family_dualpipe,   &ps_family_dualpipe_v,
+    &ps_family_chimera,    &ps_family_hanayo,     &ps_family_pipedream,
+    &ps_family_seq_1f1b,
 };
 
 enum { NUM_FAMILIES = sizeof families / sizeof families[0] };

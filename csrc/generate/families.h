@@ -14,6 +14,13 @@ extern const ps_family ps_family_looped_bfs;
 extern const ps_family ps_family_zb_h1;
 extern const ps_family ps_family_zb_h2;
 extern const ps_family ps_family_zb_1p;
+extern const ps_family ps_family_zb_v;
+extern const ps_family ps_family_v_half;
+extern const ps_family ps_family_v_min;
+extern const ps_family ps_family_dualpipe;
+extern const ps_family ps_family_dualpipe_v;
+extern const ps_family ps_family_chimera;
+extern const ps_family ps_family_hanayo;
 extern const ps_family ps_family_pipedream;
 extern const ps_family ps_family_seq_1f1b;
 
