@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
 from pipesched import _core
+from pipesched._names import did_you_mean, no_such
 from pipesched.schedule import Schedule
 
 __all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
@@ -102,20 +102,12 @@ def _family(record: tuple[Any, ...]) -> ScheduleFamily:
 SCHEDULES: Mapping[str, ScheduleFamily] = _Schedules(map(_family, _core.families()))
 
 
-def _did_you_mean(word: object, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def _find(name: object) -> ScheduleFamily:
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r} of type {type(name).__name__}")
     family = SCHEDULES.get(name)
     if family is None:
-        raise ValueError(
-            f"no schedule is named {name!r}{_did_you_mean(name, SCHEDULES)} "
-            f"(there are: {', '.join(SCHEDULES)})"
-        )
+        raise ValueError(no_such("schedule", name, SCHEDULES))
     return family
 
 
@@ -130,7 +122,7 @@ def _option_value(option: Option, value: Any) -> Any:
     if value not in option.words:
         raise ValueError(
             f"{option.name} must be one of {', '.join(map(repr, option.words))}, got {value!r}"
-            f"{_did_you_mean(value, option.words)}"
+            f"{did_you_mean(value, option.words)}"
         )
     return option.words.index(value)
 
@@ -168,7 +160,7 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
         if option not in family.options:
             allowed = ", ".join(family.options) or "none"
             raise TypeError(
-                f"{name} has no option {option!r}{_did_you_mean(option, family.options)} "
+                f"{name} has no option {option!r}{did_you_mean(option, family.options)} "
                 f"(its options: {allowed})"
             )
     values = tuple(

@@ -32,23 +32,12 @@ static int64_t nearest_m(const ps_config *config)
     }
 }
 
-static int32_t default_group(const ps_config *config)
-{
-    const int32_t p = config->p;
-    const int32_t m = config->m;
-    /* Ends at m at the latest, which leaves no remainder. */
-    int32_t group = p < m ? p : m;
-    while (m % group != 0 && m % group < p)
-        group++;
-    return group;
-}
-
 static ps_status check(ps_config *config, ps_rule_fault *fault)
 {
     int32_t *group = &config->option[GROUP];
     if (config->option[RULE] == MEGATRON) {
         if (*group == PS_AUTO)
-            *group = default_group(config);
+            *group = ps_default_group(config);
         return PS_OK;
     }
     const int32_t rounds = torch_rounds(config->m, config->p);

@@ -30,6 +30,16 @@ ps_status ps_length_f_b(const ps_config *config, int32_t rank, int64_t *out)
     return ps_mul(2, config->m, out);
 }
 
+int32_t ps_default_group(const ps_config *config)
+{
+    const int32_t p = config->p;
+    const int32_t m = config->m;
+    int32_t group = p < m ? p : m;
+    while (m % group != 0 && m % group < p)
+        group++; /* ends at m at the latest */
+    return group;
+}
+
 void ps_order_interleaved(ps_op *out, int32_t rank, const ps_config *config, int32_t v,
                           int32_t group, int64_t warmup)
 {

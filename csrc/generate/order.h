@@ -53,6 +53,10 @@ static inline void ps_table_step(ps_table_walk *walk)
     walk->microbatch = walk->first;
 }
 
+/* The smallest group of p to m micro-batches that leaves no remainder below p, which is
+ * Megatron's rule; m where m < p. Wherever torch's rule takes m, it is torch's group. */
+int32_t ps_default_group(const ps_config *config);
+
 /* Interleaved 1F1B of one rank: forwards follow the table, backwards the same table
  * with the chunks in reverse. min(warmup, m * v) forwards, then (F, B) pairs, then the
  * backwards left over. Chunk c is stage c * p + rank. 2 * m * v ops. */
