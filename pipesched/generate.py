@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
 from pipesched import _core
 from pipesched._names import did_you_mean, no_such
+from pipesched.check import ScheduleError, check
 from pipesched.schedule import Schedule
 
 __all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
@@ -150,10 +151,23 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     ValueError
         An unknown family, a number below its minimum, or arguments that the family's
         definition forbids; the message names the rule and the nearest that works.
+    ScheduleError
+        Options with which the ranks would wait for each other in a circle (a `group` that breaks
+        its rule); the message and `.fault` have the circle.
     TypeError
         An unknown option, or a value that is not an integer (or not a word).
     OverflowError
         More than can be addressed.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> ps.generate("interleaved-1f1b", p=2, m=2, v=2).rows()[1]
+    ['1F0', '1F1', '3F0', '3B0', '3F1', '3B1', '1B0', '1B1']
+    >>> ps.generate("zb-h2", p=4, m=3)
+    Traceback (most recent call last):
+        ...
+    ValueError: zb-h2: the rule needs m >= 2p - 1, got m=3; the nearest that works is m=7, or take zb-h1
     """
     family = _find(name)
     for option in options:
@@ -166,4 +180,18 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     values = tuple(
         _option_value(option, options.get(key)) for key, option in family.options.items()
     )
-    return Schedule._wrap(*_core.generate(family.name, p, m, values), family.name)
+    *arrays, may_deadlock = _core.generate(family.name, p, m, values)
+    schedule = Schedule._wrap(*arrays, family.name)
+    if may_deadlock:
+        try:
+            check(schedule)
+        except ScheduleError as error:
+            given = ", ".join(f"{key}={value}" for key, value in options.items())
+            raise ScheduleError(
+                replace(
+                    error.fault,
+                    text=f"{name} with p={p}, m={m}, {given} cannot run ({family.constraints}); "
+                    f"{error.fault.text}",
+                )
+            ) from None
+    return schedule

@@ -57,6 +57,16 @@ static ps_status check(ps_config *config, ps_rule_fault *fault)
     return PS_OK;
 }
 
+/* A group that keeps Megatron's rule never does. */
+static int may_deadlock(const ps_config *config)
+{
+    const int32_t group = config->option[GROUP];
+    const int32_t rest = config->m % group;
+    const int keeps_rule =
+        group == config->m || (group >= config->p && (rest == 0 || rest >= config->p));
+    return config->option[V] > 1 && !keeps_rule;
+}
+
 static ps_status num_stages(const ps_config *config, int64_t *out)
 {
     return ps_mul(config->p, config->option[V], out);
@@ -100,14 +110,16 @@ const ps_family ps_family_interleaved_1f1b = {
         "1F1B over v chunks a rank: groups of micro-batches pass chunk after chunk, which "
         "divides the bubble by v and multiplies transfers by v. v = 1 is 1F1B.",
     .constraints =
-        "best where m is a multiple of p; group < p may deadlock and is then refused; "
-        "rule=\"torch\" needs m divisible by max(1, m // p)",
+        "a group below p, or one that leaves a remainder of m below p, costs a larger "
+        "bubble or deadlocks and is then refused; rule=\"torch\" needs m divisible by "
+        "max(1, m // p)",
     .placement = "loop",
     .source = "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters "
               "Using Megatron-LM, arXiv 2104.04473",
     .options = options,
     .num_options = 3,
     .check = check,
+    .may_deadlock = may_deadlock,
     .num_stages = num_stages,
     .length = length,
     .fill = fill,

@@ -7,8 +7,7 @@ static ps_status check(ps_config *config, ps_rule_fault *fault)
     const int64_t least = 2 * (int64_t)config->p - 1;
     if (config->m >= least)
         return PS_OK;
-    *fault = (ps_rule_fault){"m", config->m, "the rule needs m >= 2p - 1",
-                             "take zb-h1, which takes any m", least};
+    *fault = (ps_rule_fault){"m", config->m, "the rule needs m >= 2p - 1", "take zb-h1", least};
     return PS_ERR_RULE;
 }
 

@@ -127,8 +127,9 @@ static PyObject *raise_rule(const ps_family *family, ps_status status,
 PyDoc_STRVAR(
     generate_doc,
     "generate(name, p, m, options)\n--\n\n"
-    "(ops, offsets, num_stages, num_microbatches) of a family's schedule. options has "
-    "one entry for each of the family's: a whole number (for words: the index), or None "
+    "(ops, offsets, num_stages, num_microbatches, may_deadlock) of a family's schedule. "
+    "options has one entry for each of the family's: a whole number (for words: the index), or "
+    "None "
     "for the default.");
 
 static PyObject *generate(PyObject *module, PyObject *args)
@@ -203,7 +204,9 @@ static PyObject *generate(PyObject *module, PyObject *args)
     if (status != PS_OK)
         ps_py_raise(status);
     else
-        result = Py_BuildValue("(OOii)", ops, offsets, (int)num_stages, (int)num_microbatches);
+        result = Py_BuildValue(
+            "(OOiiN)", ops, offsets, (int)num_stages, (int)num_microbatches,
+            PyBool_FromLong(family->may_deadlock != NULL && family->may_deadlock(&config)));
 done:
     Py_XDECREF(ops);
     Py_DECREF(offsets);
