@@ -29,6 +29,16 @@ def op_from_word(word):
     return (kind, int(stage), int(microbatch) if microbatch else -1, 0)
 
 
+def words_of(row):
+    """A row in torch's words; an overlapped pair is one word."""
+    words = [f"{stage}{kind}{'' if j < 0 else j}" for kind, stage, j, _ in row]
+    for position in reversed(range(len(row))):
+        if row[position][3]:
+            first, second = words[position : position + 2]
+            words[position : position + 2] = [f"({first};{second})OVERLAP_F_B"]
+    return words
+
+
 def rows_from_text(text):
     """Rows from a schedule file in today's words or (B for I, BW for B) yesterday's."""
     rows = []
@@ -120,7 +130,7 @@ class CostTable:
         if self.overlap is None:
             return self.of_op(first) + self.of_op(second)
         forward = first if first[0] == "F" else second
-        return self.overlap[forward[1]] * self.scale[forward[2]]
+        return self.overlap[forward[1]] * max(self.scale[first[2]], self.scale[second[2]])
 
     def of_transfer(self, way, stage, microbatch):
         """From this stage onward to stage + 1 ("F") or back to stage - 1 ("B")."""
@@ -338,7 +348,7 @@ def faults(rows, num_stages, num_microbatches, blocking=False):
     """Every fault as (code, rank, position), position -1 for what is missing.
 
     Where the ops themselves are in order, the deadlock is looked for too: it has one entry for
-    each rank that cannot go on, at the op where it stands.
+    each rank that cannot go on, at the op (or the two of the pair) where it stands.
     """
     found = []
     standing = {}  # (kind, stage, micro-batch) -> (rank, position) of the first of its name
@@ -353,10 +363,18 @@ def faults(rows, num_stages, num_microbatches, blocking=False):
                 or fuse not in (0, 1)
             ):
                 found.append(("range", rank, position))
-            elif not whole and op[:3] in standing:
+                continue
+            if fuse and (position + 1 == len(row) or row[position + 1][3]):
+                # no second member, or one that would be the first of another pair
+                found += [("pair", rank, position), ("pair", rank, position + 1)]
+    if found:
+        return found  # not well-formed: it says nothing about what is meant
+
+    for rank, row in enumerate(rows):
+        for position, op in enumerate(row):
+            if op[0] not in WHOLE_STAGE and op[:3] in standing:
                 found.append(("repeated", rank, position))
-            else:
-                standing[op[:3]] = (rank, position)
+            standing.setdefault(op[:3], (rank, position))
     if found:
         return found
 
@@ -386,9 +404,8 @@ def faults(rows, num_stages, num_microbatches, blocking=False):
         for position, op in enumerate(row):
             if not op[3]:
                 continue
-            after = row[position + 1] if position + 1 < len(row) else None
-            kinds = {op[0], after[0]} if after else set()
-            fits = after is not None and not after[3] and kinds in ({"F", "B"}, {"F", "I"})
+            after = row[position + 1]
+            fits = {op[0], after[0]} in ({"F", "B"}, {"F", "I"})
             if not fits or op[:3] in needs_of(after, standing, num_stages):
                 found.append(("pair", rank, position))
 
@@ -427,7 +444,7 @@ def transfer_faults(standing, num_stages):
 
 
 def stuck(rows, standing, num_stages, blocking):
-    """(rank, position) where each rank stops for good; [] where all come to their end."""
+    """(rank, position) of the ops where ranks stop for good; [] where all come to their end."""
     has_comms = any(kind in COMMS for kind, *_ in standing)
     left = [units(row) for row in rows]
     done = set()
@@ -460,7 +477,7 @@ def stuck(rows, standing, num_stages, blocking):
                     left[rank].pop(0)
                     left[other].pop(0)
                     moved = True
-    return [(rank, units_left[0][0]) for rank, units_left in enumerate(left) if units_left]
+    return [(rank, at) for rank, ahead in enumerate(left) if ahead for at in ahead[0]]
 
 
 def check(rows, num_stages, num_microbatches, blocking=False):

@@ -449,3 +449,47 @@ class GreedyV:
             while self.held[r] >= 2 * self.p:
                 self.put_w(r)
             self.fill_and_put("F", chunk, r, may_wait)
+
+
+# By name ------------------------------------------------------------------------------------
+
+
+def megatron_group(p, m):
+    """The smallest group that Megatron's rule takes: p to m, remainder none or at least p."""
+    return next((n for n in range(p, m) if m % n == 0 or m % n >= p), m)
+
+
+def torch_group(p, m):
+    return m // max(1, m // p)
+
+
+def generate(name, p, m, **options):
+    """The rows of a family, with the option names of ``pipesched.generate``."""
+    if name == "gpipe":
+        return gpipe(p, m, reverse=options.get("order") == "reversed")
+    if name == "interleaved-1f1b":
+        torch = options.get("rule") == "torch"
+        group = torch_group(p, m) if torch else options.get("group") or megatron_group(p, m)
+        return interleaved_1f1b(p, m, options.get("v", 2), group)
+    if name == "looped-bfs":
+        return looped_bfs(p, m, options.get("v", 2))
+    if name == "zb-1p":
+        return zb_1p(p, m, options.get("v", 2), torch_group(p, m))
+    if name == "seq-1f1b":
+        return seq_1f1b(p, m, options.get("splits", 2))
+    if name == "hanayo":
+        return hanayo(p, m, options.get("waves", 1))
+    assert not options
+    return {
+        "naive": naive,
+        "forward": forward,
+        "1f1b": plain_1f1b,
+        "eager-1f1b": eager_1f1b,
+        "zb-h1": zb_h1,
+        "zb-h2": zb_h2,
+        "zb-v": zb_v,
+        "dualpipe": dualpipe,
+        "dualpipe-v": dualpipe_v,
+        "chimera": chimera,
+        "pipedream": plain_1f1b,
+    }[name](p, m)
