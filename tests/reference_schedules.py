@@ -290,14 +290,14 @@ def list_order(p, num_stages, m, rank_of, age=lambda j: j):
 
 
 def chimera(p, m):
-    """Two 1-stage-a-rank pipelines in opposite directions, half of the micro-batches each."""
-    half = m // 2
+    """Two 1-stage-a-rank pipelines in opposite directions; the odd micro-batch goes down."""
+    down = m - m // 2
     return list_order(
         p,
         p,
         m,
-        rank_of=lambda s, j: s if j < half else p - 1 - s,
-        age=lambda j: (j % half, j),
+        rank_of=lambda s, j: s if j < down else p - 1 - s,
+        age=lambda j: (j, 0) if j < down else (j - down, 1),
     )
 
 
@@ -474,7 +474,7 @@ def generate(name, p, m, **options):
     if name == "looped-bfs":
         return looped_bfs(p, m, options.get("v", 2))
     if name == "zb-1p":
-        return zb_1p(p, m, options.get("v", 2), torch_group(p, m))
+        return zb_1p(p, m, options.get("v", 2), megatron_group(p, m))
     if name == "seq-1f1b":
         return seq_1f1b(p, m, options.get("splits", 2))
     if name == "hanayo":
