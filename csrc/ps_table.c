@@ -100,69 +100,107 @@ static const ps_table_kernels kernels_plain = {"plain", fill_forward_plain, coun
 
 #if PS_TABLE_AVX2
 
-#define PS_AVX2 __attribute__((target("avx2,popcnt")))
+#define PS_AVX2 __attribute__((target("avx2")))
+
+PS_AVX2 static inline void store(int64_t *cell, __m256i value)
+{
+    _mm256_storeu_si256((__m256i *)(void *)cell, value);
+}
+
+/* cell[i] = first[i] + i * step for the count cells, in vectors: the first where the
+ * cells begin, the last where they end, and between them whole ones at addresses
+ * that no cache line splits. The ends overlap their neighbours with equal values. */
+PS_AVX2 static inline void fill_run(int64_t *cell, int64_t count, int64_t first, int64_t step)
+{
+    if (count < 4) {
+        for (int64_t i = 0; i < count; i++)
+            cell[i] = first + i * step;
+        return;
+    }
+    const __m256i lanes = _mm256_setr_epi64x(0, step, 2 * step, 3 * step);
+    const __m256i four = _mm256_set1_epi64x(4 * step);
+    store(cell, _mm256_add_epi64(_mm256_set1_epi64x(first), lanes));
+    int64_t i = 4 - (int64_t)((uintptr_t)cell % 32 / 8);
+    __m256i next = _mm256_add_epi64(_mm256_set1_epi64x(first + i * step), lanes);
+    for (; i <= count - 4; i += 4) {
+        store(cell + i, next);
+        next = _mm256_add_epi64(next, four);
+    }
+    i = count - 4;
+    store(cell + i, _mm256_add_epi64(_mm256_set1_epi64x(first + i * step), lanes));
+}
 
 PS_AVX2 static void fill_forward_avx2(int64_t p, int64_t m, int64_t *table)
 {
-    const __m256i four = _mm256_set1_epi64x(4);
-    const __m256i idle = _mm256_set1_epi64x(-1);
     int64_t *cell = table;
     for (int64_t rank = 0; rank < p; rank++) {
-        __m256i next = _mm256_setr_epi64x(0, 1, 2, 3);
-        int64_t j = 0;
-        for (; j <= m - 4; j += 4) {
-            _mm256_storeu_si256((__m256i *)(void *)(cell + j), next);
-            next = _mm256_add_epi64(next, four);
-        }
-        for (; j < m; j++)
-            cell[j] = j;
+        fill_run(cell, m, 0, 1);
         cell += m;
         if (rank == p - 1)
             break;
-        int64_t i = 0;
-        for (; i <= p - 4; i += 4)
-            _mm256_storeu_si256((__m256i *)(void *)(cell + i), idle);
-        for (; i < p; i++)
-            cell[i] = -1;
+        fill_run(cell, p, -1, 0);
         cell += p;
     }
 }
 
-PS_AVX2 static inline int64_t idle_bytes(const char *cells, __m256i ones, size_t itemsize)
+/* 0xFF in every byte of every cell that is -1. */
+PS_AVX2 static inline __m256i idle_bytes(const char *cells, size_t itemsize)
 {
+    const __m256i ones = _mm256_set1_epi8(-1);
     __m256i value = _mm256_loadu_si256((const __m256i *)(const void *)cells);
-    __m256i equal;
     switch (itemsize) {
     case 1:
-        equal = _mm256_cmpeq_epi8(value, ones);
-        break;
+        return _mm256_cmpeq_epi8(value, ones);
     case 2:
-        equal = _mm256_cmpeq_epi16(value, ones);
-        break;
+        return _mm256_cmpeq_epi16(value, ones);
     case 4:
-        equal = _mm256_cmpeq_epi32(value, ones);
-        break;
+        return _mm256_cmpeq_epi32(value, ones);
     default:
-        equal = _mm256_cmpeq_epi64(value, ones);
-        break;
+        return _mm256_cmpeq_epi64(value, ones);
     }
-    return _mm_popcnt_u32((unsigned int)_mm256_movemask_epi8(equal));
 }
 
-/* itemsize is a constant wherever this is inlined. */
+/* Counts bytes, whatever the width, in bytes: 255 vectors at most before they are
+ * added up. The vectors begin where no cache line splits them, if the cells allow,
+ * and each step asks for the memory some steps ahead: CPUs do so by themselves, but
+ * not far enough, nor past the end of a page. itemsize is a constant wherever this
+ * is inlined. */
 PS_AVX2 static inline int64_t count_idle_vectors(const char *cells, int64_t count,
                                                  size_t itemsize)
 {
-    const __m256i ones = _mm256_set1_epi8(-1);
-    const int64_t width = (int64_t)(32 / itemsize);
-    int64_t bytes = 0;
-    int64_t i = 0;
-    for (; i <= count - 2 * width; i += 2 * width) {
-        const char *here = cells + i * (int64_t)itemsize;
-        bytes += idle_bytes(here, ones, itemsize) + idle_bytes(here + 32, ones, itemsize);
+    enum { STEP = 128, AHEAD = 2048 };
+    const __m256i zero = _mm256_setzero_si256();
+    int64_t head = (int64_t)((32 - (uintptr_t)cells % 32) % 32 / itemsize);
+    if (head > count)
+        head = count;
+    const char *here = cells + head * (int64_t)itemsize;
+    int64_t left = (count - head) * (int64_t)itemsize / STEP;
+    __m256i total = zero;
+    while (left > 0) {
+        int64_t block = left < 255 ? left : 255;
+        left -= block;
+        __m256i a = zero, b = zero, c = zero, d = zero;
+        for (; block > 0; block--, here += STEP) {
+            /* As a number: the address may lie past the end, and is not read then. */
+            const uintptr_t ahead = (uintptr_t)here + AHEAD;
+            _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+            _mm_prefetch((const char *)(ahead + 64), _MM_HINT_T0);
+            a = _mm256_sub_epi8(a, idle_bytes(here, itemsize));
+            b = _mm256_sub_epi8(b, idle_bytes(here + 32, itemsize));
+            c = _mm256_sub_epi8(c, idle_bytes(here + 64, itemsize));
+            d = _mm256_sub_epi8(d, idle_bytes(here + 96, itemsize));
+        }
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(a, zero));
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(b, zero));
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(c, zero));
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(d, zero));
     }
-    int64_t idle = bytes / (int64_t)itemsize;
-    return idle + count_idle_plain(cells + i * (int64_t)itemsize, count - i, itemsize);
+    int64_t lanes[4];
+    _mm256_storeu_si256((__m256i *)(void *)lanes, total);
+    int64_t idle = (lanes[0] + lanes[1] + lanes[2] + lanes[3]) / (int64_t)itemsize;
+    int64_t tail = count - (here - cells) / (int64_t)itemsize;
+    return idle + count_idle_plain(cells, head, itemsize) +
+           count_idle_plain(here, tail, itemsize);
 }
 
 PS_AVX2 static int64_t count_idle_avx2(const char *cells, int64_t count, size_t itemsize)
@@ -184,7 +222,7 @@ static const ps_table_kernels kernels_avx2 = {"avx2", fill_forward_avx2, count_i
 static int has_avx2(void)
 {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+    return __builtin_cpu_supports("avx2");
 }
 
 #endif

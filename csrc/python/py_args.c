@@ -47,8 +47,10 @@ int ps_py_args(const char *function, const char *const *names, Py_ssize_t count,
 PyObject *ps_py_index(const char *name, PyObject *argument)
 {
     if (!PyIndex_Check(argument)) {
-        PyErr_Format(PyExc_TypeError, "%s must be an integer, got %.200s", name,
-                     Py_TYPE(argument)->tp_name);
+        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(argument), "__name__");
+        if (type != NULL)
+            PyErr_Format(PyExc_TypeError, "%s must be an integer, got %U", name, type);
+        Py_XDECREF(type);
         return NULL;
     }
     return PyNumber_Index(argument);
