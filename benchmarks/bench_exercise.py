@@ -71,11 +71,9 @@ print(time.perf_counter() - start)
 
 
 def imports():
-    runs = [
-        float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, check=True).stdout)
-        for _ in range(15)
-    ]
-    print(f"import pipesched, after import numpy: {human(min(runs))}")
+    command = [sys.executable, "-c", IMPORT]
+    runs = [subprocess.run(command, capture_output=True, check=True).stdout for _ in range(15)]
+    print(f"import pipesched, after import numpy: {human(min(map(float, runs)))}")
 
 
 if __name__ == "__main__":

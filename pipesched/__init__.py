@@ -1,19 +1,49 @@
 """Pipeline-parallel training schedules: make, check, time, draw and train them."""
 
-from pipesched.check import KINDS, Fault, ScheduleError
-from pipesched.exercise import bubble_formula, bubble_fraction, gpipe_forward_schedule
-from pipesched.generate import SCHEDULES, generate
-from pipesched.schedule import OP_DTYPE, Schedule
+import importlib
+import sys
+from types import ModuleType
 
-__all__ = [
-    "KINDS",
-    "OP_DTYPE",
-    "SCHEDULES",
-    "Fault",
-    "Schedule",
-    "ScheduleError",
-    "bubble_formula",
-    "bubble_fraction",
-    "generate",
-    "gpipe_forward_schedule",
-]
+from pipesched.exercise import bubble_formula, bubble_fraction, gpipe_forward_schedule
+
+# Where each other public name lives. A module is loaded when the first of its names
+# is used, so that `import pipesched` takes no longer for all that it offers. Each name
+# also stands in __init__.pyi, for type checkers and editors.
+_HOME = {
+    "KINDS": "check",
+    "OP_DTYPE": "schedule",
+    "SCHEDULES": "generate",
+    "Fault": "check",
+    "Schedule": "schedule",
+    "ScheduleError": "check",
+    "generate": "generate",
+}
+
+__all__ = ["bubble_formula", "bubble_fraction", "gpipe_forward_schedule", *_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps a public name from being taken by the module of the same name.
+
+    Python hangs each module that is loaded on its package: `pipesched.generate` would
+    be the module once anything has imported it. It is always the function.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
