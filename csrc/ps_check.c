@@ -114,26 +114,41 @@ static int64_t run_all(runner *self)
     return left;
 }
 
+/* Two neighbours can be an overlapped pair: a forward and a backward, of which
+ * neither needs the other, and the second opens no pair itself. */
+static int pair_fits(ps_op first, ps_op second)
+{
+    if (first.stage == second.stage && first.microbatch == second.microbatch)
+        return 0;
+    return !second.fuse && ((first.kind == PS_F && ps_kind_is_backward(second.kind)) ||
+                            (second.kind == PS_F && ps_kind_is_backward(first.kind)));
+}
+
 /* ---- the fast way: is it legal, yes or no? ---------------------------------- */
 
-/* One pass over the ops of a rank: in range, not repeated, own op before it, pairs
- * in order. Counts by kind into counts[4]. 0 where something is wrong.
+/* One pass over the ops of a rank: in range, no communication, not repeated, own op
+ * before it, pairs in order. Counts by kind into counts[4]. 0 where that is not so.
  *
  * That a backward is on the rank of its forward follows from counting: ranks are
  * read in order, each backward's forward has been read and has no other backward,
  * so if every rank has as many backwards as forwards, then rank 0's are all its
  * own, and then rank 1's, and so on. The same goes for W and I. */
 static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t *stage_rank,
-                     int64_t counts[4], int *several)
+                     int64_t counts[PS_NUM_COMPUTE_KINDS], int *several)
 {
+    static const uint8_t must[PS_NUM_COMPUTE_KINDS] = {0, SEEN_F, SEEN_F, SEEN_I};
+    static const uint8_t must_not[PS_NUM_COMPUTE_KINDS] = {
+        SEEN_F, SEEN_B | SEEN_I | SEEN_W, SEEN_B | SEEN_I | SEEN_W, SEEN_B | SEEN_W};
     int64_t end = s->offsets[rank + 1];
-    uint8_t must[4] = {0, SEEN_F, SEEN_F, SEEN_I};
-    uint8_t must_not[4] = {SEEN_F, SEEN_B | SEEN_I | SEEN_W, SEEN_B | SEEN_I | SEEN_W,
-                           SEEN_B | SEEN_W};
     for (int64_t i = s->offsets[rank]; i < end; i++) {
         ps_op op = s->ops[i];
-        if (op.kind >= PS_UNSHARD)
+        if (!ps_op_in_range(s, op))
+            return 0;
+        if (op.kind >= PS_NUM_COMPUTE_KINDS) {
+            if (ps_kind_is_comm(op.kind) || op.fuse)
+                return 0;
             continue;
+        }
         int64_t cell = ps_op_cell(s, op);
         uint8_t flags = cells[cell];
         if ((flags & must[op.kind]) != must[op.kind] || (flags & must_not[op.kind]) != 0)
@@ -144,13 +159,8 @@ static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t
             *several |= stage_rank[op.stage] != -1;
             stage_rank[op.stage] = stage_rank[op.stage] == -1 ? rank : -2;
         }
-        if (op.fuse) {
-            ps_op second = s->ops[i + 1];
-            int fits = (op.kind == PS_F && ps_kind_is_backward(second.kind)) ||
-                       (second.kind == PS_F && ps_kind_is_backward(op.kind));
-            if (!fits || ps_op_cell(s, second) == cell)
-                return 0;
-        }
+        if (op.fuse && (i + 1 == end || !pair_fits(op, s->ops[i + 1])))
+            return 0;
     }
     return 1;
 }
@@ -159,19 +169,19 @@ static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t
 static ps_status read_all(const ps_schedule *s, uint8_t *cells, int64_t num_cells,
                           ps_place *place, int *legal)
 {
-    int64_t total[4] = {0, 0, 0, 0};
+    int64_t total[PS_NUM_COMPUTE_KINDS] = {0, 0, 0, 0};
     int several = 0;
     int even = 1; /* every rank has as many backwards as forwards */
     *legal = 0;
     memset(place->stage_rank, 0xff, (size_t)s->num_stages * sizeof *place->stage_rank);
     for (int32_t rank = 0; rank < s->p; rank++) {
-        int64_t counts[4] = {0, 0, 0, 0};
+        int64_t counts[PS_NUM_COMPUTE_KINDS] = {0, 0, 0, 0};
         if (!read_rank(s, rank, cells, place->stage_rank, counts, &several))
             return PS_OK;
         if (counts[PS_I] != counts[PS_W])
             return PS_OK;
         even &= counts[PS_F] == counts[PS_B] + counts[PS_I];
-        for (int kind = 0; kind < 4; kind++)
+        for (int kind = 0; kind < PS_NUM_COMPUTE_KINDS; kind++)
             total[kind] += counts[kind];
     }
     if (total[PS_F] != num_cells || (!even && total[PS_B] + total[PS_I] > 0))
@@ -180,8 +190,7 @@ static ps_status read_all(const ps_schedule *s, uint8_t *cells, int64_t num_cell
     return several ? ps_place_init_cells(place, s) : PS_OK;
 }
 
-/* *legal: 1 where a schedule without sends and receives is legal. All ops must be
- * in range and num_cells no more than the ops. */
+/* *legal: 1 where the schedule has no sends and receives and is legal. */
 static ps_status is_legal(const ps_schedule *s, int64_t num_cells, int *legal)
 {
     ps_place place = {NULL, NULL};
@@ -280,12 +289,7 @@ static ps_status check_order(const ps_schedule *s, const ps_index *index, ps_fau
                 if (input > i && input < end)
                     return op_fault(s, PS_ERR_OP_ORDER, i, input, fault);
             }
-            if (!op.fuse)
-                continue;
-            ps_op second = s->ops[i + 1];
-            int fits = (op.kind == PS_F && ps_kind_is_backward(second.kind)) ||
-                       (second.kind == PS_F && ps_kind_is_backward(op.kind));
-            if (!fits || ps_op_cell(s, op) == ps_op_cell(s, second))
+            if (op.fuse && !pair_fits(op, s->ops[i + 1]))
                 return op_fault(s, PS_ERR_OP_PAIR, i, i + 1, fault);
         }
     }
@@ -523,14 +527,10 @@ ps_status ps_check(const ps_schedule *schedule, int blocking, ps_fault *fault, p
 {
     *cycle_length = 0;
     ps_fault_clear(fault);
-    uint32_t kinds;
-    ps_status status = ps_schedule_scan(schedule, &kinds, fault);
-    if (status != PS_OK)
-        return status;
     int64_t num_cells = (int64_t)schedule->num_stages * schedule->num_microbatches;
-    if (!ps_kinds_have_comms(kinds) && num_cells <= schedule->offsets[schedule->p]) {
+    if (num_cells <= schedule->offsets[schedule->p]) {
         int legal;
-        status = is_legal(schedule, num_cells, &legal);
+        ps_status status = is_legal(schedule, num_cells, &legal);
         if (status != PS_OK || legal)
             return status;
     }

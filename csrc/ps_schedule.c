@@ -39,16 +39,6 @@ void ps_fault_set_other(ps_fault *self, const ps_schedule *schedule, int64_t pos
     self->other = schedule->ops[position];
 }
 
-static int op_in_range(const ps_schedule *self, ps_op op)
-{
-    if ((uint32_t)op.kind >= PS_NUM_KINDS || (uint32_t)op.fuse > 1 ||
-        (uint32_t)op.stage >= (uint32_t)self->num_stages)
-        return 0;
-    if (op.kind >= PS_UNSHARD)
-        return op.microbatch == -1;
-    return (uint32_t)op.microbatch < (uint32_t)self->num_microbatches;
-}
-
 ps_status ps_schedule_scan(const ps_schedule *self, uint32_t *kinds, ps_fault *fault)
 {
     uint32_t seen = 0;
@@ -57,7 +47,7 @@ ps_status ps_schedule_scan(const ps_schedule *self, uint32_t *kinds, ps_fault *f
         int32_t open = 0; /* the op before opened a pair */
         for (int64_t i = self->offsets[rank]; i < end; i++) {
             ps_op op = self->ops[i];
-            if (!op_in_range(self, op)) {
+            if (!ps_op_in_range(self, op)) {
                 ps_fault_clear(fault);
                 ps_fault_set_op(fault, self, i);
                 return PS_ERR_OP_RANGE;

@@ -97,6 +97,17 @@ static inline int ps_kinds_have_comms(uint32_t kinds) /* bit k: kind k is there 
     return (kinds >> PS_SEND_F & 0xf) != 0;
 }
 
+static inline int ps_op_in_range(const ps_schedule *self, ps_op op)
+{
+    if ((uint32_t)op.kind >= PS_NUM_KINDS || (uint32_t)op.fuse > 1 ||
+        (uint32_t)op.stage >= (uint32_t)self->num_stages)
+        return 0;
+    if (op.kind >= PS_UNSHARD)
+        return op.microbatch == -1;
+    return (uint32_t)op.microbatch < (uint32_t)self->num_microbatches;
+}
+
+/* Only for an op in range of the kinds below PS_UNSHARD. */
 static inline int64_t ps_op_cell(const ps_schedule *self, ps_op op)
 {
     return (int64_t)op.stage * self->num_microbatches + op.microbatch;

@@ -178,7 +178,7 @@ def _range_text(schedule: Schedule, op: _Op) -> str:
 def _pair_text(op: _Op, other: _Op, this: str, that: str) -> str:
     if not that:
         return f"{this} opens an overlapped pair that does not have two members"
-    if op[:2] == other[:2]:
+    if op[:2] == other[:2] and {op[2], other[2]} in ({0, 1}, {0, 2}):
         return f"({this};{that})OVERLAP_F_B depends on itself: {that} needs {this}"
     return f"({this};{that})OVERLAP_F_B must be one F and one B or I"
 

@@ -44,12 +44,14 @@ static PyObject *check(PyObject *module, PyObject *args)
         ps_py_raise(status);
         goto done;
     }
-    Py_BEGIN_ALLOW_THREADS status =
-        ps_check(&schedule.view, blocking, &fault, cycle, &cycle_length);
-    Py_END_ALLOW_THREADS if (status == PS_OK) result = Py_NewRef(Py_None);
-    else if (status > PS_ERR_OP_RANGE) ps_py_raise(status);
-    else
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = ps_check(&schedule.view, blocking, &fault, cycle, &cycle_length);
+    Py_END_ALLOW_THREADS
+    if (status == PS_OK)
+        result = Py_NewRef(Py_None);
+    else if (status > PS_ERR_OP_RANGE)
+        ps_py_raise(status);
+    else {
         PyObject *where = ps_py_fault(status, &fault);
         PyObject *waits = Py_BuildValue("(N)", cycle_tuple(cycle, cycle_length));
         if (where != NULL && waits != NULL)
@@ -78,8 +80,10 @@ static PyObject *check_form(PyObject *module, PyObject *object)
     ps_fault fault;
     uint32_t kinds;
     ps_status status;
-    Py_BEGIN_ALLOW_THREADS status = ps_schedule_scan(&schedule.view, &kinds, &fault);
-    Py_END_ALLOW_THREADS ps_py_schedule_clear(&schedule);
+    Py_BEGIN_ALLOW_THREADS
+    status = ps_schedule_scan(&schedule.view, &kinds, &fault);
+    Py_END_ALLOW_THREADS
+    ps_py_schedule_clear(&schedule);
     return status == PS_OK ? Py_NewRef(Py_None) : ps_py_fault(status, &fault);
 }
 
