@@ -261,6 +261,26 @@ class Schedule:
 
         return lower(self)
 
+    def without_comms(self) -> Schedule:
+        """Return the schedule without its sends and receives; itself where it has none.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> s = ps.Schedule.from_rows(["0F0 0B0", "1F0 1B0"])
+        >>> s.lower().without_comms() == s
+        True
+        """
+        kind, fuse = self._ops["kind"], self._ops["fuse"] != 0
+        comms = (kind >= _FIRST_SEND) & (kind < _FIRST_STAGE_WIDE)
+        if not comms.any():
+            return self
+        if (comms & fuse).any() or (comms[1:] & fuse[:-1]).any():
+            self.check()  # which refuses a send or receive in an overlapped pair
+        before = np.concatenate([[0], np.cumsum(~comms)])
+        ops, offsets = self._ops[~comms], before[self._offsets]
+        return self._wrap(ops, offsets, self._num_stages, self._num_microbatches, self._name)
+
     def simulate(self, costs: Costs | None = None) -> Timeline:
         """Return the timeline of the schedule under `costs`; see `pipesched.Costs`."""
         from pipesched.simulate import simulate

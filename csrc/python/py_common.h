@@ -39,5 +39,6 @@ PyObject *ps_py_raise(ps_status status);
 int ps_py_add_table(PyObject *module);
 int ps_py_add_generate(PyObject *module);
 int ps_py_add_check(PyObject *module);
+int ps_py_add_lower(PyObject *module);
 
 #endif

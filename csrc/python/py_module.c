@@ -42,6 +42,8 @@ static int module_exec(PyObject *module)
         return -1;
     if (ps_py_add_check(module) < 0)
         return -1;
+    if (ps_py_add_lower(module) < 0)
+        return -1;
     return 0;
 }
 
