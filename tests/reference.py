@@ -7,6 +7,7 @@ published schedules, ``check`` says what is wrong with one, ``simulate`` times i
 what they were given as: whole numbers and fractions give exact results.
 """
 
+import itertools
 import re
 from fractions import Fraction
 from types import SimpleNamespace
@@ -259,6 +260,7 @@ def summary(rows, num_stages, cost, times, busy):
         for row, row_times in zip(rows, times, strict=True)
     ]
     moments = [time for row in worked for time in row]
+    trains = any(op[0] in BACKWARDS for row in rows for op in row)
     makespan = max(e for _, e in moments) - min(s for s, _ in moments)
     span = max((max(e for _, e in row) - min(s for s, _ in row)) for row in worked if row)
     ideal = max(busy)
@@ -269,9 +271,9 @@ def summary(rows, num_stages, cost, times, busy):
         span=span,
         busy=busy,
         idle=[makespan - work for work in busy],
-        peak_activations=[peak_chunks(row) for row in rows],
+        peak_activations=[peak_chunks(row, trains) for row in rows],
         memory_profile=[
-            memory_profile(row, row_times, num_stages, cost)
+            memory_profile(row, row_times, num_stages, cost, trains)
             for row, row_times in zip(rows, times, strict=True)
         ],
     )
@@ -285,7 +287,7 @@ def summary(rows, num_stages, cost, times, busy):
     return result
 
 
-def peak_chunks(row):
+def peak_chunks(row, trains):
     """Most activations held: a forward's until its B or W. A pair takes before it gives back."""
     held = most = 0
     for positions in units(row):
@@ -293,14 +295,16 @@ def peak_chunks(row):
         held += kinds.count("F")
         most = max(most, held)
         held -= kinds.count("B") + kinds.count("W")
+        if not trains:
+            held = 0
     return most
 
 
-def memory_profile(row, times, num_stages, cost):
-    """(time, bytes held from then on), in the order of the row."""
+def memory_profile(row, times, num_stages, cost, trains):
+    """(time, bytes held from then on), in the order of the row. Inference holds during F only."""
     stages = {op[1] for op in row}
     held = sum(cost.static[stage] for stage in range(num_stages) if stage in stages)
-    profile = [(None, held)]
+    profile = [(0, held)]
     for positions in units(row):
         for position in positions:
             kind, stage, microbatch, _ = row[position]
@@ -311,9 +315,11 @@ def memory_profile(row, times, num_stages, cost):
             kind, stage, microbatch, _ = row[position]
             whole = cost.activation[stage]
             kept = cost.activation_kept[stage]
-            given_back = {"B": whole, "I": whole - kept, "W": kept}.get(kind)
-            if given_back is not None:
-                held -= given_back * cost.scale[microbatch]
+            given_back = {"B": whole, "I": whole - kept, "W": kept}
+            if not trains:
+                given_back["F"] = whole
+            if kind in given_back:
+                held -= given_back[kind] * cost.scale[microbatch]
                 profile.append((times[position][1], held))
     return profile
 
@@ -483,3 +489,43 @@ def stuck(rows, standing, num_stages, blocking):
 def check(rows, num_stages, num_microbatches, blocking=False):
     """None where the schedule is legal, else its first fault as (code, rank, position)."""
     return next(iter(faults(rows, num_stages, num_microbatches, blocking)), None)
+
+
+# The best there is, by trying everything ------------------------------------------------------
+
+
+def every_row(cells, pairs):
+    """Every order in which one rank can do all ops of its (stage, micro-batch) cells.
+
+    Backwards are whole or split; with ``pairs`` also every forward and backward that stand next
+    to each other as an overlapped pair.
+    """
+    follow = {"": ["F"], "F": ["B", "I"], "I": ["W"], "B": [], "W": []}
+
+    def extend(row, last):
+        choices = [(kind, cell) for cell in cells for kind in follow[last[cell]]]
+        if not choices:
+            yield row
+        for kind, cell in choices:
+            yield from extend([*row, (kind, *cell, 0)], {**last, cell: kind})
+        if not pairs:
+            return
+        for kind, cell in choices:
+            for other_kind, other in choices:
+                if kind == "F" and other_kind in BACKWARDS:
+                    pair = [(kind, *cell, 1), (other_kind, *other, 0)]
+                    yield from extend(row + pair, {**last, cell: kind, other: other_kind})
+
+    return list(extend([], dict.fromkeys(cells, "")))
+
+
+def shortest_makespan(rows, num_stages, num_microbatches, **costs):
+    """The least makespan of any schedule that has each stage and micro-batch where rows has it."""
+    cells = [[op[1:3] for op in row if op[0] == "F"] for row in rows]
+    all_rows = [every_row(here, pairs="overlap" in costs) for here in cells]
+    best = None
+    for chosen in itertools.product(*all_rows):
+        timeline = simulate(chosen, num_stages, num_microbatches, **costs)
+        if timeline is not None and (best is None or timeline.makespan < best):
+            best = timeline.makespan
+    return best

@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 import reference
 import reference_schedules
-from twins import random_schedule, rows_of, schedule_of, with_comms
+from strategies import to_rows, to_schedule
+from twins import random_schedule, with_comms
 
 UNIT = {"forward": 1, "backward_input": 1, "backward_weight": 1}
 PAIRED = {**UNIT, "overlap": 3}
@@ -82,7 +83,7 @@ def test_random_schedules():
     """Schedules of no family are legal; simulation and checker agree on which come to an end."""
     for seed in range(60):
         rows, stages, m = random_schedule(seed)
-        assert rows_of(schedule_of(rows, stages, m)) == rows
+        assert to_rows(to_schedule(rows, stages, m)) == rows
         assert reference.check(rows, stages, m) is None
         assert reference.simulate(rows, stages, m) is not None
         rows = with_comms(rows, stages, seed)

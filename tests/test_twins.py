@@ -1,11 +1,12 @@
-"""What C makes, checks and times is what the slow twin makes, checks and times: exactly."""
+"""What C makes and checks is what the slow twin makes and checks."""
 
 import hypothesis.strategies as st
 import pytest
 import reference
 import reference_schedules
 from hypothesis import given
-from twins import damaged, random_schedule, rows_of, schedule_of, with_comms
+from strategies import to_rows, to_schedule
+from twins import damaged, random_schedule, with_comms
 
 import pipesched as ps
 
@@ -56,7 +57,7 @@ def assert_same(name, p, m, options):
             ps.generate(name, p, m, **options).check()
         return
     schedule = ps.generate(name, p, m, **options)
-    assert rows_of(schedule) == rows
+    assert to_rows(schedule) == rows
     assert (schedule.num_stages, schedule.num_microbatches) == (stages, microbatches)
 
 
@@ -83,7 +84,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def fault_of(rows, stages, microbatches, blocking):
     """The fault that the library finds, where it is made or where it is checked; None: legal."""
     try:
-        schedule_of(rows, stages, microbatches).check(blocking)
+        to_schedule(rows, stages, microbatches).check(blocking)
     except ps.ScheduleError as error:
         return error.fault
     return None

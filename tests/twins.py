@@ -1,30 +1,8 @@
-"""Between the slow twin's rows and the library's Schedule; and schedules of no family."""
+"""Schedules of no family from a seed: legal, with transfers anywhere, and damaged ones."""
 
 import random
 
-import numpy as np
-
-import pipesched as ps
-
-KIND_NUMBER = {kind: number for number, kind in enumerate(ps.KINDS)}
-
-
-def rows_of(schedule):
-    """A Schedule as the twin's rows."""
-    return [
-        [(ps.KINDS[kind], stage, j, fuse) for stage, j, kind, fuse in schedule[rank].tolist()]
-        for rank in range(schedule.p)
-    ]
-
-
-def schedule_of(rows, num_stages, num_microbatches):
-    """The twin's rows as a Schedule."""
-    ops = np.array(
-        [(stage, j, KIND_NUMBER[kind], fuse) for row in rows for kind, stage, j, fuse in row],
-        dtype=ps.OP_DTYPE,
-    )
-    offsets = np.cumsum([0, *map(len, rows)])
-    return ps.Schedule.from_arrays(ops, offsets, num_stages, num_microbatches)
+from reference import COMMS, COMPUTE
 
 
 def random_schedule(seed, max_ranks=4, max_stages=6, max_microbatches=5):
@@ -131,7 +109,7 @@ def damaged(rows, seed):
             other = draw.choice(rows)
             other.insert(draw.randint(0, len(other) - (other is row)), row.pop(at))
         elif what == 4:
-            row[at] = (draw.choice(ps.KINDS[:8]), stage, j, fuse)
+            row[at] = (draw.choice(COMPUTE + COMMS), stage, j, fuse)
         elif what == 5:
             stage, j = draw.choice(((stage + 1, j), (stage, j + 1), (stage - 1, j), (stage, j - 1)))
             row[at] = (kind, stage, j, fuse)
