@@ -1,13 +1,13 @@
 """What the tests of the families measure a schedule with: the slow twin, which is exact."""
 
 import reference
-from twins import rows_of
+from strategies import to_rows
 
 
 def measure(schedule, forward=1, backward_input=1, backward_weight=1, **costs):
     """The twin's timeline of a schedule; by default F, I and W take one unit each and B two."""
     return reference.simulate(
-        rows_of(schedule),
+        to_rows(schedule),
         schedule.num_stages,
         schedule.num_microbatches,
         forward=forward,
@@ -19,7 +19,7 @@ def measure(schedule, forward=1, backward_input=1, backward_weight=1, **costs):
 
 def peaks(schedule):
     """Chunks held at most, by rank."""
-    return [reference.peak_chunks(row) for row in rows_of(schedule)]
+    return [reference.peak_chunks(row) for row in to_rows(schedule)]
 
 
 def bubble_times(schedule, **costs):

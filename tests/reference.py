@@ -287,7 +287,7 @@ def summary(rows, num_stages, cost, times, busy):
     return result
 
 
-def peak_chunks(row, trains):
+def peak_chunks(row, trains=True):
     """Most activations held: a forward's until its B or W. A pair takes before it gives back."""
     held = most = 0
     for positions in units(row):

@@ -5,7 +5,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from measure import bubble_times, measure, peaks
-from twins import rows_of
+from strategies import to_rows
 
 import pipesched as ps
 
@@ -82,7 +82,7 @@ def test_dualpipe_bubble(half, extra, f, w):
 def test_dualpipe_is_symmetric():
     """Seen from the other end, with the other half of the micro-batches, it is the same."""
     for p, m in [(2, 4), (6, 16), (8, 18)]:
-        rows = rows_of(ps.generate("dualpipe", p, m))
+        rows = to_rows(ps.generate("dualpipe", p, m))
         for rank, row in enumerate(rows):
             other = [(kind, s, (j + m // 2) % m, fuse) for kind, s, j, fuse in row]
             assert rows[p - 1 - rank] == other
@@ -91,8 +91,8 @@ def test_dualpipe_is_symmetric():
 def test_dualpipe_v_is_dualpipe_cut_in_half():
     """The upper ranks of DualPipe do what the ranks of DualPipeV do, with the lanes renamed."""
     for half, count in [(1, 2), (3, 8), (4, 11)]:
-        whole = rows_of(ps.generate("dualpipe", 2 * half, 2 * count))
-        folded = rows_of(ps.generate("dualpipe-v", half, count))
+        whole = to_rows(ps.generate("dualpipe", 2 * half, 2 * count))
+        folded = to_rows(ps.generate("dualpipe-v", half, count))
         for rank in range(half):
             renamed = [(k, s, j + (s >= half) * count, fuse) for k, s, j, fuse in folded[rank]]
             assert whole[rank] == renamed
@@ -154,7 +154,7 @@ def test_chimera_peak():
 def test_chimera_sends_half_each_way():
     """The first half, and the odd micro-batch, enter at rank 0; the others at the last rank."""
     for p, m in [(2, 1), (4, 3), (4, 10), (6, 7)]:
-        rows = rows_of(ps.generate("chimera", p, m))
+        rows = to_rows(ps.generate("chimera", p, m))
         down = {j for kind, stage, j, _ in rows[0] if (kind, stage) == ("F", 0)}
         up = {j for kind, stage, j, _ in rows[-1] if (kind, stage) == ("F", 0)}
         assert down == set(range(m - m // 2))
@@ -212,7 +212,7 @@ def test_list_scheduling_never_idles_while_something_is_ready():
     """The definition, from the outcome: in unit time no rank waits while it holds a ready op, and
     no forward runs while a backward is ready."""
     for schedule in (ps.generate("chimera", 6, 11), ps.generate("hanayo", 4, 7, waves=2)):
-        rows = rows_of(schedule)
+        rows = to_rows(schedule)
         timeline = measure(schedule, backward_weight=0)
         ends = iter(timeline.end)
         end = {op[:3]: next(ends) for row in rows for op in row}
@@ -241,4 +241,4 @@ def test_waves_are_counted_from_one():
 def test_reference_agrees_that_nothing_is_wrong():
     for name, p, m in [("dualpipe", 4, 10), ("chimera", 4, 7), ("hanayo", 3, 5)]:
         schedule = ps.generate(name, p, m)
-        assert not reference.check(rows_of(schedule), schedule.num_stages, m)
+        assert not reference.check(to_rows(schedule), schedule.num_stages, m)

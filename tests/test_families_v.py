@@ -5,7 +5,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 from measure import bubble_times, measure, peaks
-from twins import rows_of
+from strategies import to_rows
 
 import pipesched as ps
 
@@ -72,8 +72,8 @@ def test_zb_v_closed_forms(p, extra, costs):
 def test_zb_v_leaves_out_what_lies_beyond_m():
     whole = ps.generate("zb-v", 5, 9)
     for m in range(1, 9):
-        rows = [[op for op in row if op[2] < m] for row in rows_of(whole)]
-        assert rows_of(ps.generate("zb-v", 5, m)) == rows
+        rows = [[op for op in row if op[2] < m] for row in to_rows(whole)]
+        assert to_rows(ps.generate("zb-v", 5, m)) == rows
 
 
 # p, m, f, b, w, c and the bubble that the authors' program reaches (sail-sg v0.1.0, v_schedule.py).
@@ -161,7 +161,7 @@ def test_v_half_and_v_min_with_few_microbatches(name):
 def test_v_half_and_v_min_reordering_keeps_each_chain_in_order(name):
     """Micro-batches stay in order for each chunk and kind: what torch's runtime can count on."""
     for p, m in [(3, 2), (4, 9), (6, 5), (9, 30)]:
-        for row in rows_of(ps.generate(name, p, m)):
+        for row in to_rows(ps.generate(name, p, m)):
             for kind in "FIW":
                 for stage in {op[1] for op in row}:
                     chain = [op[2] for op in row if op[:2] == (kind, stage)]
@@ -216,7 +216,7 @@ def test_dualpipe_v_refuses_what_its_steps_cannot_do():
 def test_dualpipe_v_overlaps_all_but_the_turn():
     """A pair is F then B on the same rank; the first pair of the last rank is not overlapped."""
     for p, m in [(1, 2), (3, 6), (4, 11)]:
-        for rank, row in enumerate(rows_of(ps.generate("dualpipe-v", p, m))):
+        for rank, row in enumerate(to_rows(ps.generate("dualpipe-v", p, m))):
             pairs = [units for units in reference.units(row) if len(units) == 2]
             assert len(pairs) == 2 * (m - 2 * p + rank + 1) + p - 1 - rank - (rank == p - 1)
             for first, second in pairs:
