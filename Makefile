@@ -76,6 +76,7 @@ $(CT_BINS): $(CT)/%: $(CT)/tests/c/%.o $(CT)/tests/c/ctest.o $(CT_CORE)
 -include $(shell find $(CT) -name '*.d' 2>/dev/null)
 
 ctest: $(CT_BINS)
+	@if nm -u $(CT_CORE) | grep ' _*Py'; then echo "the core uses Python"; exit 1; fi
 	@set -e; for test in $(CT_BINS); do echo "$$(basename $$test):"; $(VALGRIND) $$test; done
 
 # ---- rules of the house ---------------------------------------------------------
@@ -101,8 +102,28 @@ lint: $(VENV)/.lint build
 	$(BIN)/mypy
 	$(BIN)/stubtest --mypy-config-file pyproject.toml pipesched._core
 
+# ---- other ways to build and test it ----------------------------------------------
+
+# A build of its own, before the one in .venv on the path. Leaks are looked for by
+# tests/test_leaks.py: to ASan, all that CPython keeps until its end is one.
+SAN := build/sanitize
+sanitize: build
+	PIPESCHED_SANITIZE=1 $(BIN)/python setup.py -q build \
+		--build-base $(SAN) --build-lib $(SAN)/lib
+	cd $(SAN) && env PYTHONPATH=$(CURDIR)/$(SAN)/lib PYTHONMALLOC=malloc \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		UBSAN_OPTIONS=print_stacktrace=1 PIPESCHED_PROFILE=sanitize \
+		$(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider $(PYTEST_ARGS) $(CURDIR)/tests
+
+sdist-check: build
+	.ci/sdist-check $(CURDIR)/$(BIN)/python
+
+test-matrix:
+	.ci/test-matrix
+
 bench: build
-	@$(BIN)/python benchmarks/bench_exercise.py
+	@set -e; for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench; done
 
 clean:
 	rm -rf build dist *.egg-info .venv* pipesched/*.so demo_output

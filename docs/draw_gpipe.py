@@ -1,6 +1,6 @@
 """Draw the README's picture: GPipe's forward schedule as docs/gpipe.svg.
 
-    python docs/draw_gpipe.py
+python docs/draw_gpipe.py
 """
 
 from pathlib import Path

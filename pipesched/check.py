@@ -33,6 +33,15 @@ class Fault:
     cycle : tuple of (int, int, str)
         For a deadlock, (rank, position, op) of each op that waits; each waits for an op of the
         next one's rank, the last for one of the first's.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> try:
+    ...     ps.Schedule.from_rows(["0F0 0B0", "1B0 1F0"]).check()
+    ... except ps.ScheduleError as error:
+    ...     error.fault.code, error.fault.rank, error.fault.position, error.fault.op
+    ('order', 1, 0, '1B0')
     """
 
     code: str
