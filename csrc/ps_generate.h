@@ -31,8 +31,8 @@ typedef struct ps_config {
     int32_t option[PS_MAX_OPTIONS];
 } ps_config;
 
-/* Why a config is refused; it reads "<rule>, got <argument>=<value>; the nearest
- * that works is <argument>=<nearest>, or <instead>". All strings are static. */
+/* Why a config is refused; it reads "<rule>, got <argument>=<value>; <argument>=<nearest>
+ * works, or <instead>". All strings are static. */
 typedef struct ps_rule_fault {
     const char *argument; /* "p", "m" or an option's name */
     int64_t value;

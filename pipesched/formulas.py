@@ -66,6 +66,7 @@ class Case:
     v: int = 1
     group: int | None = None
     splits: int = 1
+    waves: int = 1
     f: Fraction = Fraction(1)
     b: Fraction = Fraction(1)
     w: Fraction = Fraction(1)
@@ -100,12 +101,15 @@ class ClosedForm:
     ----------
     text, domain : str
         The formula and where it holds, for people. An empty domain: for all p and m.
+    by_rank : bool
+        Whether it holds for each rank r, or only for the fullest one.
     """
 
     text: str
     domain: str
     value: Callable[..., Any] = field(repr=False)
     holds: Callable[[Case], bool] = field(repr=False, default=lambda case: True)
+    by_rank: bool = True
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ class FamilyFormulas:
         Forwards of rank r before its first backward.
     options : Mapping of str to int or None
         The options that the forms take, with their defaults.
+    stages : Callable
+        Stages (times sequence splits) of the model, of a `Case`.
+    fullest : Callable
+        The rank with the highest peak, of a `Case`.
     """
 
     ideal: ClosedForm
@@ -135,6 +143,8 @@ class FamilyFormulas:
     weights: ClosedForm
     warmup: ClosedForm | None
     options: Mapping[str, int | None] = field(default_factory=dict)
+    stages: Callable[[Case], int] = field(repr=False, default=lambda k: k.p * k.v)
+    fullest: Callable[[Case], int] = field(repr=False, default=lambda k: 0)
 
 
 def _no_transfer(k: Case) -> bool:
@@ -200,6 +210,48 @@ _ZB_1P_BUBBLE = ClosedForm(
     lambda k: (k.p - 1) * (k.f + k.b - k.w),
     lambda k: _small_w(k) and k.m >= k.p,
 )
+_DUALPIPE_DOMAIN = "c = 0, f = b = w, an overlapped pair that costs F + B, and m >= 2p"
+
+
+def _all_equal(k: Case) -> bool:
+    return k.c == 0 and k.f == k.b == k.w and k.m >= 2 * k.p
+
+
+_DUALPIPE_BUBBLE = ClosedForm(
+    "(p/2-1)(f+2b-w)",
+    f"{_DUALPIPE_DOMAIN}; p and m even",
+    lambda k: (k.p // 2 - 1) * (k.f + 2 * k.b - k.w),
+    lambda k: _all_equal(k) and k.p % 2 == k.m % 2 == 0,
+)
+_DUALPIPE_V_BUBBLE = ClosedForm(
+    "(p-1)(f+2b-w)",
+    _DUALPIPE_DOMAIN,
+    lambda k: (k.p - 1) * (k.f + 2 * k.b - k.w),
+    _all_equal,
+)
+
+
+def _chimera_case(k: Case) -> bool:
+    return k.c == 0 and k.b + k.w in (k.f, 2 * k.f) and k.m == k.p and k.p % 2 == 0
+
+
+_CHIMERA_BUBBLE = ClosedForm(
+    "(p-2)(b+w)",
+    "c = 0, b+w = f or 2f, and m = p, even",
+    lambda k: (k.p - 2) * (k.b + k.w),
+    _chimera_case,
+)
+
+
+def _zb_v_case(k: Case) -> bool:
+    return k.c == 0 and k.b >= k.f >= k.w and k.m >= 2 * k.p - 1
+
+
+def _zb_v_short_case(k: Case) -> bool:
+    return k.c == 0 and k.f == k.b == k.w
+
+
+_V_WORK = ClosedForm("2mT", "", lambda k: 2 * k.m * k.T)
 _SEQ_BUBBLE = ClosedForm("(p-1)T", "c = 0", lambda k: (k.p - 1) * k.T, _no_transfer)
 
 
@@ -255,9 +307,17 @@ _FORMS: dict[str, FamilyFormulas] = {
         ideal=_CHUNK_WORK,
         bubble=_INTERLEAVED_BUBBLE,
         span=_INTERLEAVED_BUBBLE,
-        peak=ClosedForm("min((v-1)n + 2(p-1-r) + 1, mv) in groups of n", "", _interleaved_ahead),
+        peak=ClosedForm(
+            "min((v-1)n + 2(p-1-r) + 1, mv) in groups of n; min(p-r, m) if v = 1",
+            "",
+            _interleaved_ahead,
+        ),
         weights=_ONE,
-        warmup=ClosedForm("min((v-1)n + 2(p-1-r) + 1, mv) in groups of n", "", _interleaved_ahead),
+        warmup=ClosedForm(
+            "min((v-1)n + 2(p-1-r) + 1, mv) in groups of n; min(p-r, m) if v = 1",
+            "",
+            _interleaved_ahead,
+        ),
         options={"v": 2, "group": None},
     ),
     "looped-bfs": FamilyFormulas(
@@ -316,6 +376,106 @@ _FORMS: dict[str, FamilyFormulas] = {
         ),
         options={"v": 2},
     ),
+    "zb-v": FamilyFormulas(
+        ideal=_V_WORK,
+        bubble=ClosedForm(
+            "(p-1)max(b, 2(b-w))",
+            "c = 0, b >= f >= w and m >= 2p-1",
+            lambda k: (k.p - 1) * max(k.b, 2 * (k.b - k.w)),
+            _zb_v_case,
+        ),
+        span=ClosedForm(
+            "2(p-1)(b-w); 2(2p-1-m)f if m < 2p-1",
+            "c = 0, b >= f >= w and m >= 2p-1, or f = b = w",
+            lambda k: 2 * (k.p - 1) * (k.b - k.w) + 2 * max(2 * k.p - 1 - k.m, 0) * k.f,
+            lambda k: _zb_v_case(k) or _zb_v_short_case(k),
+        ),
+        peak=ClosedForm("2min(p, m)", "", lambda k, r: 2 * min(k.p, k.m), by_rank=False),
+        weights=_ONE,
+        warmup=ClosedForm("2p", "m >= 2p-1", lambda k, r: 2 * k.p, lambda k: k.m >= 2 * k.p - 1),
+        stages=lambda k: 2 * k.p,
+    ),
+    "v-half": FamilyFormulas(
+        ideal=_V_WORK,
+        bubble=None,
+        span=None,
+        peak=ClosedForm(
+            "2((p+2) div 2)",
+            "m >= p",
+            lambda k, r: (k.p + 2) // 2 * 2,
+            lambda k: k.m >= k.p,
+            by_rank=False,
+        ),
+        weights=_ONE,
+        warmup=None,
+        stages=lambda k: 2 * k.p,
+    ),
+    "v-min": FamilyFormulas(
+        ideal=_V_WORK,
+        bubble=None,
+        span=None,
+        peak=ClosedForm(
+            "2((p+4) div 3)",
+            "m >= p",
+            lambda k, r: (k.p + 4) // 3 * 2,
+            lambda k: k.m >= k.p,
+            by_rank=False,
+        ),
+        weights=_ONE,
+        warmup=None,
+        stages=lambda k: 2 * k.p,
+    ),
+    "dualpipe": FamilyFormulas(
+        ideal=_WORK,
+        bubble=_DUALPIPE_BUBBLE,
+        span=_DUALPIPE_BUBBLE,
+        peak=ClosedForm(
+            "p+1",
+            "m >= 2p; p and m even",
+            lambda k, r: k.p + 1,
+            lambda k: k.m >= 2 * k.p and k.p % 2 == k.m % 2 == 0,
+        ),
+        weights=_TWO,
+        warmup=None,
+    ),
+    "dualpipe-v": FamilyFormulas(
+        ideal=_V_WORK,
+        bubble=_DUALPIPE_V_BUBBLE,
+        span=_DUALPIPE_V_BUBBLE,
+        peak=ClosedForm("2p+1", "m >= 2p", lambda k, r: 2 * k.p + 1, lambda k: k.m >= 2 * k.p),
+        weights=_ONE,
+        warmup=None,
+        stages=lambda k: 2 * k.p,
+    ),
+    "chimera": FamilyFormulas(
+        ideal=_WORK,
+        bubble=_CHIMERA_BUBBLE,
+        span=_CHIMERA_BUBBLE,
+        peak=ClosedForm(
+            "p/2 + 1 + min(r, p-1-r)",
+            "m = p, even",
+            lambda k, r: k.p // 2 + 1 + min(r, k.p - 1 - r),
+            lambda k: k.m == k.p and k.p % 2 == 0,
+        ),
+        weights=_TWO,
+        warmup=None,
+        fullest=lambda k: (k.p - 1) // 2,
+    ),
+    "hanayo": FamilyFormulas(
+        ideal=ClosedForm("2mWT in W waves", "", lambda k: 2 * k.m * k.waves * k.T),
+        bubble=None,
+        span=None,
+        peak=ClosedForm(
+            "2W min(p, m) in W waves",
+            "",
+            lambda k, r: 2 * k.waves * min(k.p, k.m),
+            by_rank=False,
+        ),
+        weights=_ONE,
+        warmup=None,
+        options={"waves": 1},
+        stages=lambda k: 2 * k.waves * k.p,
+    ),
     "pipedream": FamilyFormulas(
         ideal=_WORK,
         bubble=_1F1B_BUBBLE,
@@ -340,6 +500,7 @@ _FORMS: dict[str, FamilyFormulas] = {
             lambda k, r: min(k.p - 1 - r + k.splits, k.m * k.splits),
         ),
         options={"splits": 2},
+        stages=lambda k: k.p * k.splits,
     ),
 }
 
@@ -550,14 +711,20 @@ def makespan(
 
 
 def _by_rank(
-    name: str, what: str, form: ClosedForm | None, case: Case, rank: SupportsIndex | None
+    name: str,
+    what: str,
+    form: ClosedForm | None,
+    case: Case,
+    rank: SupportsIndex | None,
+    fullest: Callable[[Case], int],
 ) -> int:
     if rank is None:
-        # Every form falls, or stays, from the first rank to the last.
-        return int(_evaluate(name, what, form, case, 0))
+        return int(_evaluate(name, what, form, case, fullest(case)))
     number = _count("rank", rank, least=0)
     if number >= case.p:
         raise ValueError(f"rank must be below p={case.p}, got {number}")
+    if form is not None and not form.by_rank:
+        raise ValueError(f"{name}'s {what} is known for the fullest rank only: leave rank out")
     return int(_evaluate(name, what, form, case, number))
 
 
@@ -580,7 +747,7 @@ def peak(
     11
     """
     forms, case = _case(name, p, m, options, {})
-    return _by_rank(name, "peak", forms.peak, case, rank)
+    return _by_rank(name, "peak", forms.peak, case, rank, forms.fullest)
 
 
 def weights(
@@ -600,7 +767,7 @@ def weights(
     1
     """
     forms, case = _case(name, p, m, options, {})
-    return _by_rank(name, "weights", forms.weights, case, rank)
+    return _by_rank(name, "weights", forms.weights, case, rank, forms.fullest)
 
 
 def warmup(
@@ -621,7 +788,7 @@ def warmup(
     [10, 8, 6, 4]
     """
     forms, case = _case(name, p, m, options, {})
-    return _by_rank(name, "warm-up", forms.warmup, case, rank)
+    return _by_rank(name, "warm-up", forms.warmup, case, rank, forms.fullest)
 
 
 def activation_factor(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> float:
@@ -636,8 +803,8 @@ def activation_factor(name: str, p: SupportsIndex, m: SupportsIndex, **options: 
     >>> activation_factor("interleaved-1f1b", p=16, m=64, v=2)  # 1 + (p-1)/(pv)
     1.46875
     """
-    _, case = _case(name, p, m, options, {})
-    return float(Fraction(peak(name, p, m, **options), case.p * case.v * case.splits))
+    forms, case = _case(name, p, m, options, {})
+    return float(Fraction(peak(name, p, m, **options), forms.stages(case)))
 
 
 def microbatches_for(

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 from pipesched import _core
 from pipesched._names import did_you_mean, no_such
 from pipesched.check import ScheduleError, check
+from pipesched.formulas import FORMULAS, ClosedForm
 from pipesched.schedule import Schedule
 
 __all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
@@ -54,6 +55,10 @@ class ScheduleFamily:
         What the rule does.
     constraints : str
         What the definition asks of ``p``, ``m`` and the options; empty for nothing.
+    bubble, peak, weights : str
+        The closed forms in words, with where they hold; `pipesched.formulas` computes them.
+        The bubble is a time, peaks count micro-batches times chunks on rank r, weights copies
+        of 1/p of the model.
     placement : str
         ``"loop"`` (stage s on rank s mod p), ``"v"``, ``"snake"`` or ``"bidirectional"``.
     source : str
@@ -68,11 +73,14 @@ class ScheduleFamily:
     constraints: str
     placement: str
     source: str
+    bubble: str
+    peak: str
+    weights: str
     options: Mapping[str, Option]
 
 
 class _Schedules(Mapping[str, ScheduleFamily]):
-    """The registry as a read-only mapping, in the order in which to show it."""
+    """The registry as a read-only mapping, in the order in which to show it; prints as a table."""
 
     def __init__(self, families: Iterable[ScheduleFamily]) -> None:
         self._families = {family.name: family for family in families}
@@ -86,6 +94,36 @@ class _Schedules(Mapping[str, ScheduleFamily]):
     def __len__(self) -> int:
         return len(self._families)
 
+    def __repr__(self) -> str:
+        return f"<SCHEDULES: {', '.join(self)}>"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self) -> str:
+        """The families as a Markdown table; a dash where no closed form is known."""
+        lines = [
+            "| schedule | options | bubble time | peak on rank r | weights | constraints |",
+            "|---|---|---|---|---|---|",
+        ]
+        for name, family in self.items():
+            options = ", ".join(f"`{option.name}`" for option in family.options.values())
+            cells = (f"`{name}`", options, *_formula_cells(name), family.constraints)
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+
+def _forms(name: str) -> tuple[ClosedForm | None, ...]:
+    forms = FORMULAS[name]
+    return forms.bubble, forms.peak, forms.weights
+
+
+def _formula_cells(name: str) -> list[str]:
+    return [
+        "-" if form is None else f"`{form.text}`" + (form.domain and f" for {form.domain}")
+        for form in _forms(name)
+    ]
+
 
 def _option(record: tuple[Any, ...]) -> Option:
     name, preset, minimum, words, text = record
@@ -97,7 +135,11 @@ def _option(record: tuple[Any, ...]) -> Option:
 def _family(record: tuple[Any, ...]) -> ScheduleFamily:
     *texts, options = record
     made = (_option(option) for option in options)
-    return ScheduleFamily(*texts, MappingProxyType({option.name: option for option in made}))
+    return ScheduleFamily(
+        *texts,
+        *(cell.replace("`", "") for cell in _formula_cells(texts[0])),
+        options=MappingProxyType({option.name: option for option in made}),
+    )
 
 
 SCHEDULES: Mapping[str, ScheduleFamily] = _Schedules(map(_family, _core.families()))
@@ -167,7 +209,7 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     >>> ps.generate("zb-h2", p=4, m=3)
     Traceback (most recent call last):
         ...
-    ValueError: zb-h2: the rule needs m >= 2p - 1, got m=3; the nearest that works is m=7, or take zb-h1
+    ValueError: zb-h2: the rule needs m >= 2p - 1, got m=3; m=7 works, or take zb-h1
     """
     family = _find(name)
     for option in options:

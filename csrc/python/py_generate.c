@@ -110,8 +110,8 @@ static PyObject *raise_rule(const ps_family *family, ps_status status,
                             (long long)fault->value);
     PyObject *nearest = PyUnicode_FromString("");
     if (fault->nearest >= 0 && nearest != NULL)
-        Py_SETREF(nearest, PyUnicode_FromFormat("; the nearest that works is %s=%lld",
-                                                fault->argument, (long long)fault->nearest));
+        Py_SETREF(nearest, PyUnicode_FromFormat("; %s=%lld works", fault->argument,
+                                                (long long)fault->nearest));
     if (nearest == NULL)
         return NULL;
     PyErr_Format(PyExc_ValueError, "%s: %s, got %s=%lld%U%s%s", family->name, fault->rule,
