@@ -17,12 +17,17 @@ _HOME = {
     "Schedule": "schedule",
     "ScheduleError": "check",
     "generate": "generate",
+    "microbatches_for": "formulas",
 }
+# Modules that are public as they are, loaded in the same way.
+_MODULES = ("formulas",)
 
 __all__ = ["bubble_formula", "bubble_fraction", "gpipe_forward_schedule", *_HOME]
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -31,7 +36,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
 class _Package(ModuleType):

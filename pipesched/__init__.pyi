@@ -1,9 +1,11 @@
+from pipesched import formulas as formulas
 from pipesched.check import KINDS as KINDS
 from pipesched.check import Fault as Fault
 from pipesched.check import ScheduleError as ScheduleError
 from pipesched.exercise import bubble_formula as bubble_formula
 from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
+from pipesched.formulas import microbatches_for as microbatches_for
 from pipesched.generate import SCHEDULES as SCHEDULES
 from pipesched.generate import generate as generate
 from pipesched.schedule import OP_DTYPE as OP_DTYPE

@@ -655,7 +655,7 @@ def bubble(
     idle = _time(name, case, basis, forms)
     ideal = Fraction(forms.ideal.value(case))
     if ideal == 0:
-        raise ValueError("a bubble is a share of work, and these costs are all 0")
+        raise ValueError("a bubble is a share of work, and with these costs there is none")
     return float(idle / (ideal if basis == "ideal" else ideal + idle))
 
 

@@ -22,6 +22,12 @@ def test_a_star_import_gives_them_all():
     assert set(ps.__all__) <= set(names)
 
 
+def test_public_modules(run_python):
+    for name in ps._MODULES:
+        assert name in dir(ps)
+        run_python(f"import types, pipesched; assert type(pipesched.{name}) is types.ModuleType")
+
+
 def test_no_such_name():
     with pytest.raises(AttributeError, match="module 'pipesched' has no attribute 'nothing'"):
         ps.nothing  # noqa: B018
@@ -39,6 +45,7 @@ def test_the_stub_names_the_same():
     assert stub == {
         **{name: f"pipesched.{home}" for name, home in ps._HOME.items()},
         **dict.fromkeys(exercise, "pipesched.exercise"),
+        **dict.fromkeys(ps._MODULES, "pipesched"),
     }
 
 
