@@ -146,6 +146,7 @@ ps_status ps_place_init_cells(ps_place *self, const ps_schedule *schedule)
     ps_status status = ps_alloc(cells, sizeof *self->cell_rank, (void **)&self->cell_rank);
     if (status != PS_OK)
         return status;
+    memset(self->cell_rank, 0xff, (size_t)cells * sizeof *self->cell_rank);
     for (int32_t rank = 0; rank < schedule->p; rank++)
         for (int64_t i = schedule->offsets[rank]; i < schedule->offsets[rank + 1]; i++)
             if (schedule->ops[i].kind == PS_F)
@@ -160,9 +161,9 @@ void ps_place_free(ps_place *self)
     *self = (ps_place){NULL, NULL};
 }
 
-/* The rank of every stage, and of every cell where that is needed. */
-static ps_status init_place(ps_place *self, const ps_schedule *schedule)
+ps_status ps_place_init(ps_place *self, const ps_schedule *schedule)
 {
+    *self = (ps_place){NULL, NULL};
     ps_status status =
         ps_alloc(schedule->num_stages, sizeof *self->stage_rank, (void **)&self->stage_rank);
     if (status != PS_OK)
@@ -237,7 +238,7 @@ ps_status ps_index_init(ps_index *self, const ps_schedule *schedule, ps_fault *f
     status = fill_positions(self, schedule, fault);
     if (status != PS_OK)
         goto done;
-    status = init_place(&self->place, schedule);
+    status = ps_place_init(&self->place, schedule);
 done:
     if (status != PS_OK)
         ps_index_free(self);

@@ -175,7 +175,12 @@ static inline int32_t ps_place_rank(const ps_place *self, int32_t stage, int64_t
     return rank >= 0 ? rank : self->cell_rank[cell];
 }
 
-/* Fill cell_rank from the forwards; every cell must have one. O(ops). */
+/* Find the ranks from the forwards; the ops must be in range. A stage without any
+ * forward gets -1 in stage_rank, a cell without one -1 in cell_rank. The arrays belong
+ * to it until ps_place_free, which is safe after a failure too. O(ops). */
+PS_MUST_CHECK ps_status ps_place_init(ps_place *self, const ps_schedule *schedule);
+
+/* The second half of that, where stage_rank is known: fill cell_rank. */
 PS_MUST_CHECK ps_status ps_place_init_cells(ps_place *self, const ps_schedule *schedule);
 void ps_place_free(ps_place *self);
 

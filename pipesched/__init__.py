@@ -13,9 +13,12 @@ _HOME = {
     "KINDS": "check",
     "OP_DTYPE": "schedule",
     "SCHEDULES": "generate",
+    "Costs": "costs",
     "Fault": "check",
     "Schedule": "schedule",
     "ScheduleError": "check",
+    "Timeline": "timeline",
+    "Timelines": "timeline",
     "generate": "generate",
     "microbatches_for": "formulas",
 }

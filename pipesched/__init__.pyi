@@ -2,6 +2,7 @@ from pipesched import formulas as formulas
 from pipesched.check import KINDS as KINDS
 from pipesched.check import Fault as Fault
 from pipesched.check import ScheduleError as ScheduleError
+from pipesched.costs import Costs as Costs
 from pipesched.exercise import bubble_formula as bubble_formula
 from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
@@ -10,5 +11,7 @@ from pipesched.generate import SCHEDULES as SCHEDULES
 from pipesched.generate import generate as generate
 from pipesched.schedule import OP_DTYPE as OP_DTYPE
 from pipesched.schedule import Schedule as Schedule
+from pipesched.timeline import Timeline as Timeline
+from pipesched.timeline import Timelines as Timelines
 
 __all__: list[str]

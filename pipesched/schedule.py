@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pipesched.costs import Costs
-    from pipesched.timeline import Timeline
 
 __all__ = ["OP_DTYPE", "Schedule"]
 
@@ -48,7 +47,15 @@ class Schedule:
     ['1F0', '1B0', '1F1', '1B1']
     """
 
-    __slots__ = ("__weakref__", "_name", "_num_microbatches", "_num_stages", "_offsets", "_ops")
+    __slots__ = (
+        "__weakref__",
+        "_is_legal",
+        "_name",
+        "_num_microbatches",
+        "_num_stages",
+        "_offsets",
+        "_ops",
+    )
 
     def __init__(self) -> None:
         raise TypeError(
@@ -75,6 +82,7 @@ class Schedule:
         self._num_stages = num_stages
         self._num_microbatches = num_microbatches
         self._name = name
+        self._is_legal = False  # not known yet
         return self
 
     @classmethod
@@ -240,9 +248,13 @@ class Schedule:
             ...
         pipesched.check.ScheduleError: rank 1, op 0: 1B0 before its forward 1F0 (op 1)
         """
-        from pipesched.check import check
+        # What is legal where sends block is legal where they are buffered, and stays so.
+        if blocking or not self._is_legal:
+            from pipesched.check import check
 
-        return check(self, blocking)
+            check(self, blocking)
+            self._is_legal = True
+        return self
 
     def lower(self) -> Schedule:
         """Return the schedule with its sends and receives, in an order that cannot deadlock.
@@ -281,11 +293,43 @@ class Schedule:
         ops, offsets = self._ops[~comms], before[self._offsets]
         return self._wrap(ops, offsets, self._num_stages, self._num_microbatches, self._name)
 
-    def simulate(self, costs: Costs | None = None) -> Timeline:
-        """Return the timeline of the schedule under `costs`; see `pipesched.Costs`."""
+    def simulate(self, costs: Costs | None = None, threads: int | None = None) -> Any:
+        """Return the timeline of the schedule under `costs`.
+
+        The schedule is checked first. From a batch of costs come `Timelines`: the sums only.
+
+        Parameters
+        ----------
+        costs : Costs
+            What ops and transfers take and hold; by default ``Costs()``: 1 for a forward, 2 for
+            a backward, nothing for a transfer.
+        threads : int
+            How many threads share a batch of costs; by default one for each CPU. The results do
+            not depend on it.
+
+        Returns
+        -------
+        Timeline or Timelines
+
+        Raises
+        ------
+        ScheduleError
+            The schedule is not legal; see `check`.
+        ValueError
+            The costs have not one value a stage, boundary or micro-batch of this schedule.
+        OverflowError
+            Times or bytes leave the range of a 64-bit float.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> t = ps.generate("1f1b", p=4, m=8).simulate(ps.Costs(forward=1, backward=2))
+        >>> t.makespan, t.bubble_ratio, t.peak_activations.tolist()
+        (33.0, 0.375, [4, 3, 2, 1])
+        """
         from pipesched.simulate import simulate
 
-        return simulate(self, costs)
+        return simulate(self, costs, threads)
 
     def table(self) -> np.ndarray:
         """Return the slot table in unit time: int64 of shape (p, slots), -1 where a rank idles.

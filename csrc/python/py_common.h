@@ -40,5 +40,6 @@ int ps_py_add_table(PyObject *module);
 int ps_py_add_generate(PyObject *module);
 int ps_py_add_check(PyObject *module);
 int ps_py_add_lower(PyObject *module);
+int ps_py_add_simulate(PyObject *module);
 
 #endif

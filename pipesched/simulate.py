@@ -1,0 +1,71 @@
+"""Costs on a schedule: one cost vector gives a Timeline, a batch of them Timelines."""
+
+from __future__ import annotations
+
+import operator
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipesched import _core
+from pipesched.costs import Costs
+from pipesched.timeline import Timeline, Timelines
+
+if TYPE_CHECKING:
+    from pipesched.schedule import Schedule
+
+__all__ = ["find_cause", "simulate"]
+
+
+def simulate(
+    schedule: Schedule, costs: Costs | None = None, threads: int | None = None
+) -> Timeline | Timelines:
+    """Time a schedule; see :meth:`Schedule.simulate`."""
+    if costs is None:
+        costs = Costs()
+    if not isinstance(costs, Costs):
+        raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
+    threads = _threads(threads)
+    tables = _tables(schedule, costs)
+    schedule.check()
+    serial = costs.link == "serial"
+    if costs.batch is None:
+        return Timeline._make(schedule, costs, *_core.simulate(schedule, tables, serial))
+
+    sums = np.empty((5, costs.batch, schedule.p))
+
+    def run(begin: int, stop: int) -> np.ndarray:
+        return _core.simulate_batch(schedule, tables, serial, begin, stop, sums)
+
+    threads = min(threads, costs.batch)
+    if threads <= 1:
+        peak_activations = run(0, costs.batch)
+    else:
+        bounds = [costs.batch * i // threads for i in range(threads + 1)]
+        with ThreadPoolExecutor(threads) as pool:
+            peak_activations, *_ = pool.map(run, bounds[:-1], bounds[1:])
+    return Timelines._make(schedule, costs, sums, peak_activations)
+
+
+def find_cause(schedule: Schedule, costs: Costs, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """For each op the index of the op that fixed its start; see :attr:`Timeline.cause`."""
+    return _core.cause(schedule, _tables(schedule, costs), costs.link == "serial", start, end)
+
+
+def _tables(schedule: Schedule, costs: Costs) -> tuple[np.ndarray | None, ...]:
+    tables = costs.tables(schedule.num_stages, schedule.num_microbatches)
+    return tuple(tables[name] for name in ("times", "overlap", "transfers", "scale", "memory"))
+
+
+def _threads(threads: int | None) -> int:
+    if threads is None:
+        return os.cpu_count() or 1
+    try:
+        number = operator.index(threads)
+    except TypeError:
+        raise TypeError(f"threads must be an int or None, got {type(threads).__name__}") from None
+    if number < 1:
+        raise ValueError(f"threads must be at least 1, got {number}")
+    return number
