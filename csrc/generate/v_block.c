@@ -49,6 +49,12 @@ static inline item make_item(int64_t slot, int type, int32_t microbatch)
     return (item){(int32_t)slot, (uint32_t)microbatch * 8U + (uint32_t)type};
 }
 
+/* What an item of the block adds to the forwards minus the backwards begun. */
+static inline int32_t balance_of(item x)
+{
+    return type_of(x) <= F1 ? 1 : -1;
+}
+
 /* A rank's items of this pass; they end at 6m, so that adding and removing Ws never
  * overtakes the reader. */
 static inline item *items_of(const loom *w, int32_t rank)
@@ -164,7 +170,8 @@ static void set_done(loom *w, int32_t rank, item x)
 
 /* The first slot after an op's dependencies, or -1 while one of them is not done.
  * Dependencies are another rank's same op (F0 and I1 come from the rank above, F1 and I0
- * from the one below) and this rank's op before it in the block. */
+ * from the one below), this rank's op before it in the block, and the micro-batch before:
+ * each type keeps the order of the micro-batches. */
 static int64_t first_slot(const loom *w, int32_t rank, item x)
 {
     const int type = type_of(x);
@@ -178,6 +185,8 @@ static int64_t first_slot(const loom *w, int32_t rank, item x)
     }
     if (type > F0 && slots_of(w, rank, type - 1)[j] >= slot)
         slot = (int64_t)slots_of(w, rank, type - 1)[j] + 1;
+    if (j > 0 && slots_of(w, rank, type)[j - 1] >= slot)
+        slot = (int64_t)slots_of(w, rank, type)[j - 1] + 1;
     return slot;
 }
 
@@ -312,10 +321,6 @@ static bool reorder_with_w(loom *w, int32_t rank)
         int64_t slot = type == W ? first_slot_of_w(w, rank, items, k) : first_slot(w, rank, x);
         if (slot < 0)
             return false;
-        if (type != W && microbatch_of(x) > 0) {
-            const int64_t last = slots_of(w, rank, type)[microbatch_of(x) - 1];
-            slot = last >= slot ? last + 1 : slot;
-        }
         if (type <= F1) { /* held from there on: only where there is room from then to now */
             int32_t held = w->tally[rank];
             for (int64_t i = k - 1; i >= 0; i--) {
@@ -349,55 +354,50 @@ static int32_t due_before(const loom *w, int32_t rank, const item *items, int64_
     return due - gap_w(due, items[i - 1].slot, (int32_t)slot);
 }
 
-/* Would item k fit into the free slot before item i, with Ws wherever a slot is then
- * free? held: forwards minus backwards begun before i, so that adding the Ws due gives the
- * ops held. */
+/* Does item k fit into a free slot before item i, with Ws wherever a slot is then free?
+ * What is held is the balance (here: before item i) plus the Ws due. Behind slot k nothing
+ * needs a look: the slot that k leaves makes up for the one it takes. */
 static bool fits(const loom *w, int32_t rank, const item *items, int64_t k, int64_t i,
-                 int64_t slot, int32_t started)
+                 int64_t slot, int32_t balance)
 {
     item x = items[k];
     int32_t due = due_before(w, rank, items, i, slot);
     int32_t last = (int32_t)slot;
     due += type_of(x) >= I1;
-    started += type_of(x) <= F1 ? 1 : -1;
-    if (type_of(x) <= F1 && started + due > w->peak)
+    balance += balance_of(x);
+    if (type_of(x) <= F1 && balance + due > w->peak)
         return false;
     for (; i < k; i++) {
         due -= gap_w(due, last, items[i].slot);
         last = items[i].slot;
         due += type_of(items[i]) >= I1;
-        started += type_of(items[i]) <= F1 ? 1 : -1;
-        if (started + due > w->peak)
+        balance += balance_of(items[i]);
+        if (balance + due > w->peak)
             return false;
     }
     return true;
 }
 
-/* Step 4, one op. The tally is forwards minus backwards. */
+/* Step 4, one op. The tally is the balance. */
 static bool reorder_without_w(loom *w, int32_t rank)
 {
     item *items = items_of(w, rank);
     int32_t *pending = w->pending + 4 * (int64_t)w->m * rank;
     const int64_t k = w->next[rank];
     const item x = items[k];
-    const int type = type_of(x);
     int64_t to = k;
     if (after_cool(w, rank, x)) {
         int64_t slot = first_slot(w, rank, x);
         if (slot < 0)
             return false;
-        if (microbatch_of(x) > 0) {
-            const int64_t last = slots_of(w, rank, type)[microbatch_of(x) - 1];
-            slot = last >= slot ? last + 1 : slot;
-        }
         int64_t i = index_of_slot(items, k, slot);
-        int32_t started = w->tally[rank];
+        int32_t balance = w->tally[rank];
         for (int64_t back = i; back < k; back++)
-            started -= type_of(items[back]) <= F1 ? 1 : -1;
+            balance -= balance_of(items[back]);
         for (; slot < x.slot; slot++) {
             if (i < k && items[i].slot == slot) {
-                started += type_of(items[i++]) <= F1 ? 1 : -1;
-            } else if (fits(w, rank, items, k, i, slot, started)) {
+                balance += balance_of(items[i++]);
+            } else if (fits(w, rank, items, k, i, slot, balance)) {
                 move_item(items, k, i, slot);
                 to = i;
                 break;
@@ -407,7 +407,7 @@ static bool reorder_without_w(loom *w, int32_t rank)
     set_done(w, rank, items[to]);
     for (int64_t i = to; i <= k; i++)
         pending[i] = due_before(w, rank, items, i, items[i].slot) + (type_of(items[i]) >= I1);
-    w->tally[rank] += type <= F1 ? 1 : -1;
+    w->tally[rank] += balance_of(x);
     return true;
 }
 
