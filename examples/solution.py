@@ -14,9 +14,11 @@ except ImportError:
 
     def _count(name, value):
         """Return value as an int of at least 1, or raise an error that names it."""
-        if not hasattr(type(value), "__index__"):
-            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-        value = operator.index(value)
+        try:
+            value = operator.index(value)
+        except TypeError:
+            kind = type(value).__name__
+            raise TypeError(f"{name} must be an integer, got {kind}") from None
         if value < -(2**63):  # Python may refuse to print so long a number
             raise ValueError(f"{name} must be at least 1, got a number below -2**63")
         if value < 1:

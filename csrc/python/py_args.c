@@ -46,14 +46,15 @@ int ps_py_args(const char *function, const char *const *names, Py_ssize_t count,
 
 PyObject *ps_py_index(const char *name, PyObject *argument)
 {
-    if (!PyIndex_Check(argument)) {
-        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(argument), "__name__");
-        if (type != NULL)
-            PyErr_Format(PyExc_TypeError, "%s must be an integer, got %U", name, type);
-        Py_XDECREF(type);
-        return NULL;
-    }
-    return PyNumber_Index(argument);
+    PyObject *number = PyNumber_Index(argument);
+    if (number != NULL || !PyErr_ExceptionMatches(PyExc_TypeError))
+        return number;
+    PyErr_Clear(); /* it does not say which argument */
+    PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(argument), "__name__");
+    if (type != NULL)
+        PyErr_Format(PyExc_TypeError, "%s must be an integer, got %U", name, type);
+    Py_XDECREF(type);
+    return NULL;
 }
 
 PyObject *ps_py_count(const char *name, PyObject *argument, int64_t *small)
