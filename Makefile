@@ -11,6 +11,9 @@ P ?= 4
 M ?= 8
 PYTEST_ARGS ?=
 
+# The version that the pipelines of pipesched.torch are tested with.
+TORCH ?= 2.13.0
+
 SOURCES := $(shell find csrc -name '*.c')
 HEADERS := $(shell find csrc -name '*.h')
 CORE := $(filter-out csrc/python/%,$(SOURCES))
@@ -20,11 +23,12 @@ CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 C_FLAGS := -std=c11 -Icsrc -Wall -Wextra -Wpedantic -Wconversion -Wshadow \
 	-Wstrict-prototypes -Werror
 
-.PHONY: help venv build demo test ctest lint sanitize bench sdist-check test-matrix clean
+.PHONY: help venv build demo test test-torch ctest lint sanitize bench sdist-check test-matrix clean
 
 help:
 	@echo "make demo P=4 M=8   draw a schedule and count its bubble"
 	@echo "make test           run the tests (PYTEST_ARGS=... to choose)"
+	@echo "make test-torch     the tests that train with torch $(TORCH), which it installs"
 	@echo "make build          .venv, with the package and its C built in place"
 	@echo "make lint           format, warnings as errors in gcc and clang, types, stubs"
 	@echo "make ctest          the C tests under valgrind"
@@ -56,6 +60,14 @@ demo: build
 
 test: build
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+$(VENV)/.torch-$(TORCH): $(VENV)/.made
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e ".[torch]" \
+		"torch==$(TORCH)"
+	@touch $@
+
+test-torch: build $(VENV)/.torch-$(TORCH)
+	$(BIN)/pytest tests/with_torch $(PYTEST_ARGS)
 
 # ---- the C core by itself -----------------------------------------------------
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pipesched.costs import Costs
+    from pipesched.formats.torch_report import TorchReport
 
 __all__ = ["OP_DTYPE", "Schedule"]
 
@@ -373,6 +374,29 @@ class Schedule:
         from pipesched.formats.torch_csv import write_torch_csv
 
         write_torch_csv(self, path, comms)
+
+    def torch_report(self) -> TorchReport:
+        """Tell whether torch's pipeline runtime loads and runs the schedule, and if not, why.
+
+        torch is not needed for it. The answer is for the file that `to_torch_csv` writes: with
+        its transfers where the schedule holds transfers, without where it does not.
+
+        Returns
+        -------
+        TorchReport
+            True in a condition where torch runs the schedule; with `.reasons`, each with its op,
+            where it does not, and `.notes` on what torch does otherwise.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> print(ps.Schedule.from_rows(["0F0 0F1 0B0"]).torch_report())
+        torch does not load this schedule (format compute_only):
+          stage 0 has backwards of 1 of the 2 micro-batches; 0B1 is missing
+        """
+        from pipesched.formats.torch_report import torch_report
+
+        return torch_report(self)
 
     def __len__(self) -> int:
         return len(self._ops)

@@ -20,6 +20,30 @@ settings.register_profile("explore", max_examples=500, **{**_COMMON, "derandomiz
 settings.load_profile(os.environ.get("PIPESCHED_PROFILE", "dev"))
 
 
+# The tests that train need torch, which is large: they run where they are named, which is what
+# `make test-torch` does.
+_WITH_TORCH = "with_torch"
+
+
+def _asked_for_torch(config: pytest.Config) -> bool:
+    return any(_WITH_TORCH in argument for argument in config.args)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path.name == _WITH_TORCH and not _asked_for_torch(config):
+        return True
+    return None
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if not _asked_for_torch(config):
+        terminalreporter.write_line(
+            f"not run: tests/{_WITH_TORCH} (training with torch); `make test-torch` runs them"
+        )
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of published schedules, profiles and numbers; skips where it is absent."""

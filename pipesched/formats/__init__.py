@@ -1,0 +1,1 @@
+"""Files and formats: each in and out of the nouns, one module each."""

@@ -1,0 +1,71 @@
+"""`split`: cut a list of layers into the modules of the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from torch import nn
+
+__all__ = ["split"]
+
+
+def split(
+    layers: nn.Sequential | Iterable[nn.Module],
+    num_stages: int | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
+    costs: Sequence[float] | None = None,
+) -> list[nn.Sequential]:
+    """Cut layers into consecutive stages, each an ``nn.Sequential`` of the very same layers.
+
+    Parameters
+    ----------
+    layers : nn.Sequential or iterable of nn.Module
+        The model, layer by layer.
+    num_stages : int, optional
+        How many stages to make; balanced by ``costs``, by number of layers where there are none.
+    sizes : sequence of int, optional
+        How many layers each stage takes, instead of ``num_stages``.
+    costs : sequence of float, optional
+        Cost of each layer, such as its time from `profile`; the largest stage is made as small as
+        it can be.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> import pipesched.torch
+    >>> layers = [nn.Linear(8, 8) for _ in range(5)]
+    >>> [len(stage) for stage in pipesched.torch.split(layers, 2)]
+    [3, 2]
+    >>> [len(stage) for stage in pipesched.torch.split(layers, 2, costs=[9, 1, 1, 1, 1])]
+    [1, 4]
+    >>> [len(stage) for stage in pipesched.torch.split(layers, sizes=[1, 3, 1])]
+    [1, 3, 1]
+    """
+    modules = list(layers)
+    if (num_stages is None) == (sizes is None):
+        raise TypeError("give one of num_stages and sizes: the number of stages, or their layers")
+    if sizes is None:
+        if costs is None:
+            costs = [1.0] * len(modules)
+        elif len(costs) != len(modules):
+            raise ValueError(
+                f"costs must give one number for each of the {len(modules)} layers, "
+                f"got {len(costs)}"
+            )
+        from pipesched.partition import partition_balanced
+
+        bounds = partition_balanced(costs, num_stages)
+    else:
+        if costs is not None:
+            raise TypeError("costs balance a number of stages: give num_stages, not sizes")
+        if any(size < 1 for size in sizes) or sum(sizes) != len(modules):
+            raise ValueError(
+                f"sizes must be at least 1 each and add up to the {len(modules)} layers, "
+                f"got {list(sizes)}, which add up to {sum(sizes)}"
+            )
+        bounds = [0]
+        for size in sizes:
+            bounds.append(bounds[-1] + size)
+    return [nn.Sequential(*modules[a:b]) for a, b in pairwise(bounds)]
