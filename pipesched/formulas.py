@@ -83,7 +83,9 @@ class Case:
             return self.group
         group = min(self.p, self.m)
         while 0 < self.m % group < self.p:
-            group += 1
+            # While the quotient stays, a larger group leaves a smaller remainder: 0 or none.
+            quotient = self.m // group
+            group = -(-self.m // quotient)
         return group
 
     @property
@@ -511,13 +513,20 @@ FORMULAS: Mapping[str, FamilyFormulas] = MappingProxyType(_FORMS)
 # Arguments -----------------------------------------------------------------------------------
 
 
-def _count(name: str, value: Any, least: int = 1) -> int:
+_INT32_MAX = 2**31 - 1  # as for `pipesched.generate`
+
+
+def _count(name: str, value: Any, least: int = 1, most: int = _INT32_MAX) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+    if number < -most:  # Python may refuse to print so long a number
+        raise ValueError(f"{name} must be at least {least}, got a number below -{most}")
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
+    if number > most:
+        raise OverflowError(f"{name} must be at most {most}, got a larger number")
     return number
 
 
@@ -566,10 +575,10 @@ def _forms(name: object) -> FamilyFormulas:
 
 
 def _case(
-    name: str, p: Any, m: Any, options: Mapping[str, Any], costs: Mapping[str, Fraction]
+    name: str, p: Any, m: Any, options: Mapping[str, Any], costs: Mapping[str, Any]
 ) -> tuple[FamilyFormulas, Case]:
     forms = _forms(name)
-    chosen = dict(forms.options)
+    chosen: dict[str, Any] = dict(forms.options)
     for option, value in options.items():
         if option not in chosen:
             allowed = ", ".join(chosen) or "none"
@@ -877,7 +886,7 @@ def microbatches_of(
     >>> microbatches_of(384, microbatch_size=2, data_parallel=8)
     24
     """
-    batch = _count("global_batch", global_batch)
+    batch = _count("global_batch", global_batch, most=2**63 - 1)
     size = _count("microbatch_size", microbatch_size)
     replicas = _count("data_parallel", data_parallel)
     m, rest = divmod(batch, size * replicas)

@@ -125,24 +125,31 @@ def _formula_cells(name: str) -> list[str]:
     ]
 
 
-def _option(record: tuple[Any, ...]) -> Option:
-    name, preset, minimum, words, text = record
-    if words is None:
-        return Option(name, preset, minimum, (), text)
-    return Option(name, words[preset], None, tuple(words), text)
-
-
 def _family(record: tuple[Any, ...]) -> ScheduleFamily:
-    *texts, options = record
-    made = (_option(option) for option in options)
+    name, title, summary, constraints, placement, source, options = record
+    bubble, peak, weights = (cell.replace("`", "") for cell in _formula_cells(name))
+    made = {}
+    for key, preset, minimum, words, text in options:
+        if words is None:
+            made[key] = Option(key, preset, minimum, (), text)
+        else:
+            made[key] = Option(key, words[preset], None, tuple(words), text)
     return ScheduleFamily(
-        *texts,
-        *(cell.replace("`", "") for cell in _formula_cells(texts[0])),
-        options=MappingProxyType({option.name: option for option in made}),
+        name=name,
+        title=title,
+        summary=summary,
+        constraints=constraints,
+        placement=placement,
+        source=source,
+        bubble=bubble,
+        peak=peak,
+        weights=weights,
+        options=MappingProxyType(made),
     )
 
 
-SCHEDULES: Mapping[str, ScheduleFamily] = _Schedules(map(_family, _core.families()))
+#: The families by name, read-only; it prints as a table.
+SCHEDULES = _Schedules(map(_family, _core.families()))
 
 
 def _find(name: object) -> ScheduleFamily:
@@ -222,8 +229,8 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     values = tuple(
         _option_value(option, options.get(key)) for key, option in family.options.items()
     )
-    *arrays, may_deadlock = _core.generate(family.name, p, m, values)
-    schedule = Schedule._wrap(*arrays, family.name)
+    ops, offsets, stages, microbatches, may_deadlock = _core.generate(family.name, p, m, values)
+    schedule = Schedule._wrap(ops, offsets, stages, microbatches, family.name)
     if may_deadlock:
         try:
             check(schedule)

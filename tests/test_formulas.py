@@ -284,6 +284,16 @@ def test_microbatches_for_every_percent():
         assert ps.microbatches_for(percent / 100, 8) == max(1, ceil(exact))
 
 
+def test_the_default_group_is_found_at_once():
+    """The smallest of p or more that leaves no remainder below p, however large the numbers."""
+    for p, m in itertools.product(range(1, 30), range(1, 200)):
+        case = formulas.Case(p=p, m=m)
+        simple = next(n for n in range(min(p, m), m + 1) if m < p or m % n == 0 or m % n >= p)
+        assert case.n == simple
+    big = 2**31 - 1
+    assert formulas.peak("interleaved-1f1b", big // 2 + 1, big, v=2) == 2 * big
+
+
 # What is refused ------------------------------------------------------------------------------
 
 
@@ -293,6 +303,8 @@ def test_microbatches_for_every_percent():
         (lambda: formulas.bubble("gpip", 2, 2), ValueError, "did you mean 'gpipe'"),
         (lambda: formulas.bubble(1, 2, 2), TypeError, "name must be a string"),
         (lambda: formulas.bubble("1f1b", 0, 2), ValueError, "p must be at least 1, got 0"),
+        (lambda: formulas.bubble("1f1b", 2, 2**31), OverflowError, "m must be at most 2147483647"),
+        (lambda: formulas.bubble("1f1b", 2, -(1 << 20000)), ValueError, "m must be at least 1"),
         (lambda: formulas.bubble("1f1b", 2.0, 2), TypeError, "p must be an integer, got float"),
         (lambda: formulas.bubble("1f1b", 2, 2, basis="all"), ValueError, "'total', 'ideal'"),
         (lambda: formulas.bubble("1f1b", 2, 2, v=2), TypeError, r"no option 'v' \(options: none"),
@@ -345,7 +357,6 @@ ANYTHING = st.one_of(
     ),
 )
 def test_nothing_but_the_documented_errors(question, name, p, m, options):
-    # The default group is looked for in a handful of steps, but nobody promises how many.
     try:
         answer = question(name, p, m, **options)
     except (TypeError, ValueError, OverflowError) as error:

@@ -35,8 +35,12 @@ int32_t ps_default_group(const ps_config *config)
     const int32_t p = config->p;
     const int32_t m = config->m;
     int32_t group = p < m ? p : m;
-    while (m % group != 0 && m % group < p)
-        group++; /* ends at m at the latest */
+    while (m % group != 0 && m % group < p) {
+        /* As long as the quotient stays, a larger group leaves a smaller remainder: 0 at
+         * m / quotient, if at all. Ends at m, whose quotient is 1, at the latest. */
+        const int32_t quotient = m / group;
+        group = m / quotient + (m % quotient != 0);
+    }
     return group;
 }
 
