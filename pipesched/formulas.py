@@ -212,36 +212,61 @@ _ZB_1P_BUBBLE = ClosedForm(
     lambda k: (k.p - 1) * (k.f + k.b - k.w),
     lambda k: _small_w(k) and k.m >= k.p,
 )
-_DUALPIPE_DOMAIN = "c = 0, f = b = w, an overlapped pair that costs F + B, and m >= 2p"
+_DUALPIPE_DOMAIN = "c = 0, f = b >= w, an overlapped pair that costs F + B, and m >= 2p"
 
 
-def _all_equal(k: Case) -> bool:
-    return k.c == 0 and k.f == k.b == k.w and k.m >= 2 * k.p
+def _dualpipe_case(k: Case) -> bool:
+    return k.c == 0 and k.f == k.b >= k.w and k.m >= 2 * k.p
 
 
 _DUALPIPE_BUBBLE = ClosedForm(
     "(p/2-1)(f+2b-w)",
     f"{_DUALPIPE_DOMAIN}; p and m even",
     lambda k: (k.p // 2 - 1) * (k.f + 2 * k.b - k.w),
-    lambda k: _all_equal(k) and k.p % 2 == k.m % 2 == 0,
+    lambda k: _dualpipe_case(k) and k.p % 2 == k.m % 2 == 0,
 )
 _DUALPIPE_V_BUBBLE = ClosedForm(
     "(p-1)(f+2b-w)",
     _DUALPIPE_DOMAIN,
     lambda k: (k.p - 1) * (k.f + 2 * k.b - k.w),
-    _all_equal,
+    _dualpipe_case,
 )
 
 
-def _chimera_case(k: Case) -> bool:
-    return k.c == 0 and k.b + k.w in (k.f, 2 * k.f) and k.m == k.p and k.p % 2 == 0
+def _whole_units(k: Case) -> bool:
+    """Units of p micro-batches leave no gap between them where a backward costs a forward."""
+    return k.c == 0 and (k.m == k.p or (k.m % k.p == 0 and k.b + k.w == k.f))
 
 
 _CHIMERA_BUBBLE = ClosedForm(
-    "(p-2)(b+w)",
-    "c = 0, b+w = f or 2f, and m = p, even",
-    lambda k: (k.p - 2) * (k.b + k.w),
-    _chimera_case,
+    "(p-2)max(f, b+w)",
+    "c = 0, p even, and m = p, or m a multiple of p and f = b+w",
+    lambda k: (k.p - 2) * max(k.f, k.b + k.w),
+    lambda k: _whole_units(k) and k.p % 2 == 0,
+)
+_HANAYO_BUBBLE = ClosedForm(
+    "2(p-1)max(f, b+w)",
+    "c = 0, and m = p, or m a multiple of p and f = b+w",
+    lambda k: 2 * (k.p - 1) * max(k.f, k.b + k.w),
+    _whole_units,
+)
+
+
+def _v_block_case(k: Case) -> bool:
+    return k.c == 0 and k.f == k.b == k.w and k.m >= k.p + 2
+
+
+_V_HALF_BUBBLE = ClosedForm(
+    "(3p-7)f; (3p-4)f if p is odd",
+    "c = 0, f = b = w, p > 2 and m >= p+2",
+    lambda k: (3 * k.p - (4 if k.p % 2 else 7)) * k.f,
+    lambda k: _v_block_case(k) and k.p > 2,
+)
+_V_MIN_BUBBLE = ClosedForm(
+    "(4p-5)f; (4p-7)f if 3 divides p",
+    "c = 0, f = b = w, p > 1 and m >= p+2",
+    lambda k: (4 * k.p - (5 if k.p % 3 else 7)) * k.f,
+    lambda k: _v_block_case(k) and k.p > 1,
 )
 
 
@@ -392,21 +417,18 @@ _FORMS: dict[str, FamilyFormulas] = {
             lambda k: 2 * (k.p - 1) * (k.b - k.w) + 2 * max(2 * k.p - 1 - k.m, 0) * k.f,
             lambda k: _zb_v_case(k) or _zb_v_short_case(k),
         ),
-        peak=ClosedForm("2min(p, m)", "", lambda k, r: 2 * min(k.p, k.m), by_rank=False),
+        peak=ClosedForm("min(2p, 2m, m+1+r)", "", lambda k, r: min(2 * k.p, 2 * k.m, k.m + 1 + r)),
         weights=_ONE,
         warmup=ClosedForm("2p", "m >= 2p-1", lambda k, r: 2 * k.p, lambda k: k.m >= 2 * k.p - 1),
         stages=lambda k: 2 * k.p,
+        fullest=lambda k: k.p - 1,
     ),
     "v-half": FamilyFormulas(
         ideal=_V_WORK,
-        bubble=None,
-        span=None,
+        bubble=_V_HALF_BUBBLE,
+        span=_V_HALF_BUBBLE,
         peak=ClosedForm(
-            "2((p+2) div 2)",
-            "m >= p",
-            lambda k, r: (k.p + 2) // 2 * 2,
-            lambda k: k.m >= k.p,
-            by_rank=False,
+            "2min(m, (p+2) div 2)", "", lambda k, r: 2 * min(k.m, (k.p + 2) // 2), by_rank=False
         ),
         weights=_ONE,
         warmup=None,
@@ -414,14 +436,10 @@ _FORMS: dict[str, FamilyFormulas] = {
     ),
     "v-min": FamilyFormulas(
         ideal=_V_WORK,
-        bubble=None,
-        span=None,
+        bubble=_V_MIN_BUBBLE,
+        span=_V_MIN_BUBBLE,
         peak=ClosedForm(
-            "2((p+4) div 3)",
-            "m >= p",
-            lambda k, r: (k.p + 4) // 3 * 2,
-            lambda k: k.m >= k.p,
-            by_rank=False,
+            "2min(m, (p+4) div 3)", "", lambda k, r: 2 * min(k.m, (k.p + 4) // 3), by_rank=False
         ),
         weights=_ONE,
         warmup=None,
@@ -465,8 +483,8 @@ _FORMS: dict[str, FamilyFormulas] = {
     ),
     "hanayo": FamilyFormulas(
         ideal=ClosedForm("2mWT in W waves", "", lambda k: 2 * k.m * k.waves * k.T),
-        bubble=None,
-        span=None,
+        bubble=_HANAYO_BUBBLE,
+        span=_HANAYO_BUBBLE,
         peak=ClosedForm(
             "2W min(p, m) in W waves",
             "",

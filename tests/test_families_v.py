@@ -194,7 +194,7 @@ def test_dualpipe_v_is_the_file_that_torch_published(data_dir):
 def test_dualpipe_v_peak():
     for p in range(1, 9):
         for m in range(2 * p, 26):
-            assert peaks(ps.generate("dualpipe-v", p, m)) == [2 * p + 1 if m > 1 else 2] * p
+            assert peaks(ps.generate("dualpipe-v", p, m)) == [2 * p + 1] * p
 
 
 @given(p=st.integers(1, 6), extra=st.integers(0, 8), f=COSTS, w=COSTS)

@@ -316,7 +316,6 @@ def test_the_default_group_is_found_at_once():
         (lambda: formulas.bubble("1f1b", 2, 2, forward="1"), TypeError, "must be a number"),
         (lambda: formulas.bubble("1f1b", 2, 2, forward=0), ValueError, "there is none"),
         (lambda: formulas.bubble("1f1b", 2, 2, backward_input=1), ValueError, "together"),
-        (lambda: formulas.bubble("v-half", 2, 2), ValueError, "no closed form is known"),
         (
             lambda: formulas.bubble("zb-h2", 4, 3),
             ValueError,
