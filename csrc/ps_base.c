@@ -37,6 +37,8 @@ const char *ps_strerror(ps_status status)
         return "sends and receives do not match";
     case PS_ERR_DEADLOCK:
         return "the ranks wait for each other in a circle";
+    case PS_ERR_WORD:
+        return "a cell is not an action word";
     case PS_ERR_COST:
         return "a cost is negative, NaN or infinite";
     case PS_ERR_INFEASIBLE:

@@ -39,6 +39,7 @@ typedef enum ps_status {
     PS_ERR_OP_PAIR = -46,     /* an overlapped pair that cannot be one */
     PS_ERR_OP_TRANSFER = -47, /* sends and receives that do not match */
     PS_ERR_DEADLOCK = -48,    /* the ranks wait for each other in a circle */
+    PS_ERR_WORD = -49,        /* a cell is not one of torch's action words */
 
     /* costs and partitions */
     PS_ERR_COST = -60,      /* a cost is negative, NaN or infinite */

@@ -21,6 +21,7 @@ _HOME = {
     "Timelines": "timeline",
     "generate": "generate",
     "microbatches_for": "formulas",
+    "read_torch_csv": "formats.torch_csv",
 }
 # Modules that are public as they are, loaded in the same way.
 _MODULES = ("formulas",)

@@ -6,6 +6,7 @@ from pipesched.costs import Costs as Costs
 from pipesched.exercise import bubble_formula as bubble_formula
 from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
+from pipesched.formats.torch_csv import read_torch_csv as read_torch_csv
 from pipesched.formulas import microbatches_for as microbatches_for
 from pipesched.generate import SCHEDULES as SCHEDULES
 from pipesched.generate import generate as generate

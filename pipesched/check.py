@@ -116,6 +116,12 @@ def check_form(schedule: Schedule) -> Schedule:
     return schedule
 
 
+def check_unique(schedule: Schedule) -> Fault | None:
+    """The fault of a well-formed schedule in which an op stands twice."""
+    found = _core.check_unique(schedule)
+    return None if found is None else describe(schedule, *found)
+
+
 def word(op: _Op) -> str:
     """An op in torch's grammar, or its fields where its kind has no word."""
     stage, microbatch, kind, _ = op

@@ -14,6 +14,8 @@ from pipesched.check import check_form
 if TYPE_CHECKING:
     from os import PathLike
 
+    import numpy.typing as npt
+
     from pipesched.costs import Costs
     from pipesched.formats.torch_report import TorchReport
 
@@ -22,6 +24,7 @@ __all__ = ["OP_DTYPE", "Schedule"]
 #: One op, 12 bytes: what the C core reads and writes.
 OP_DTYPE = np.dtype([("stage", "=i4"), ("microbatch", "=i4"), ("kind", "=i2"), ("fuse", "=i2")])
 
+_FIELDS = ("stage", "microbatch", "kind", "fuse")
 _FIRST_SEND, _FIRST_STAGE_WIDE = 4, 8
 _INT32_MAX = 2**31 - 1
 
@@ -57,6 +60,12 @@ class Schedule:
         "_offsets",
         "_ops",
     )
+
+    _ops: np.ndarray
+    _offsets: npt.NDArray[np.int64]
+    _num_stages: int
+    _num_microbatches: int
+    _name: str
 
     def __init__(self) -> None:
         raise TypeError(
@@ -168,6 +177,19 @@ class Schedule:
         from pipesched.words import parse_rows
 
         return parse_rows(rows, name)
+
+    @classmethod
+    def _from_text(cls, text: bytes, name: str, dialect: str) -> Schedule:
+        """Read a file's text: rows of words, in any dialect; what `formats` are made of."""
+        from pipesched.words import parse_text
+
+        return parse_text(text, name, dialect)
+
+    def _to_text(self) -> str:
+        """The schedule as text: words between commas, one line for each rank."""
+        from pipesched.words import format_text
+
+        return format_text(self)
 
     @property
     def ops(self) -> np.ndarray:
@@ -413,7 +435,7 @@ class Schedule:
         """The ops of each rank in turn."""
         return (self[rank] for rank in range(self.p))
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("the slot table of a schedule is made on demand: it is always a copy")
         return self.table().astype(dtype or np.int64, copy=False)
@@ -430,7 +452,7 @@ class Schedule:
 
     def __hash__(self) -> int:
         shape = (self._num_stages, self._num_microbatches, tuple(self._offsets.tolist()))
-        content = hashlib.blake2b(self._ops.view(np.uint8), digest_size=8).digest()
+        content = hashlib.blake2b(self._ops.view(np.uint8).data, digest_size=8).digest()
         return hash((*shape, content))
 
     def __reduce__(self) -> tuple:
@@ -480,15 +502,15 @@ def _own_offsets(offsets: Sequence[int] | np.ndarray) -> np.ndarray:
 
 def _own_ops(ops: np.ndarray) -> np.ndarray:
     given = np.asarray(ops)
-    if given.ndim != 1 or given.dtype.names != OP_DTYPE.names:
+    if given.ndim != 1 or given.dtype.names != _FIELDS:
         raise TypeError(
-            f"ops must be a 1-D array with the fields {', '.join(OP_DTYPE.names)}, "
+            f"ops must be a 1-D array with the fields {', '.join(_FIELDS)}, "
             f"got {given.ndim}-D of {given.dtype}"
         )
     if given.dtype == OP_DTYPE:
         return np.array(given, dtype=OP_DTYPE)
     own = np.empty(len(given), OP_DTYPE)
-    for field in OP_DTYPE.names:
+    for field in _FIELDS:
         column = given[field]
         if column.ndim != 1 or column.dtype.kind not in "iu":
             raise TypeError(f"ops[{field!r}] must be a 1-D array of int, got {column.dtype}")

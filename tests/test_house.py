@@ -24,6 +24,7 @@ MAY_USE = {
     "check": {"base", "schedule"},
     "simulate": {"base", "schedule"},
     "lower": {"base", "schedule"},
+    "words": {"base", "schedule"},
     "search": {"base", "schedule", "generate", "check", "simulate", "lower"},
 }
 LIBC = {"float", "inttypes", "limits", "math", "stdbool", "stddef", "stdint", "stdlib", "string"}
@@ -38,6 +39,7 @@ TOUCH_CORE = {
     "check",
     "simulate",
     "lower",
+    "words",
     "search",
     "partition",
     "plan",

@@ -65,14 +65,9 @@ done:
     return result;
 }
 
-PyDoc_STRVAR(check_form_doc,
-             "check_form($module, schedule)\n"
-             "--\n"
-             "\n"
-             "None where every op is in range and every overlapped pair has two members, "
-             "else the fault as check gives it, without a cycle.");
-
-static PyObject *check_form(PyObject *module, PyObject *object)
+/* What check_form and check_unique share: the form, then something more. */
+static PyObject *check_with(PyObject *module, PyObject *object,
+                            ps_status (*more)(const ps_schedule *, ps_fault *))
 {
     ps_py_schedule schedule;
     if (ps_py_schedule_read(module, object, &schedule) < 0)
@@ -82,12 +77,41 @@ static PyObject *check_form(PyObject *module, PyObject *object)
     ps_status status;
     Py_BEGIN_ALLOW_THREADS
     status = ps_schedule_scan(&schedule.view, &kinds, &fault);
+    if (status == PS_OK && more != NULL)
+        status = more(&schedule.view, &fault);
     Py_END_ALLOW_THREADS
     ps_py_schedule_clear(&schedule);
-    return status == PS_OK ? Py_NewRef(Py_None) : ps_py_fault(status, &fault);
+    if (status == PS_OK)
+        Py_RETURN_NONE;
+    return status > PS_ERR_OP_RANGE ? ps_py_raise(status) : ps_py_fault(status, &fault);
+}
+
+PyDoc_STRVAR(check_form_doc,
+             "check_form($module, schedule)\n"
+             "--\n"
+             "\n"
+             "None where every op is in range and every overlapped pair has two members, "
+             "else the fault as check gives it, without a cycle.");
+
+static PyObject *check_form(PyObject *module, PyObject *object)
+{
+    return check_with(module, object, NULL);
+}
+
+PyDoc_STRVAR(check_unique_doc,
+             "check_unique($module, schedule)\n"
+             "--\n"
+             "\n"
+             "None where no op stands twice, else the fault as check gives it, without a "
+             "cycle.");
+
+static PyObject *check_unique(PyObject *module, PyObject *object)
+{
+    return check_with(module, object, ps_schedule_unique);
 }
 
 static PyMethodDef check_methods[] = {
+    {"check_unique", check_unique, METH_O, check_unique_doc},
     {"check_form", check_form, METH_O, check_form_doc},
     {"check", check, METH_VARARGS, check_doc},
     {NULL, NULL, 0, NULL},

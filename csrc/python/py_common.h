@@ -41,5 +41,6 @@ int ps_py_add_generate(PyObject *module);
 int ps_py_add_check(PyObject *module);
 int ps_py_add_lower(PyObject *module);
 int ps_py_add_simulate(PyObject *module);
+int ps_py_add_words(PyObject *module);
 
 #endif
