@@ -163,11 +163,32 @@ def _megatron_group(k: Case) -> bool:
     return k.v == 1 or k.n == k.m or (k.n >= k.p and (rest == 0 or rest >= k.p))
 
 
-def _looped_bubble(k: Case) -> Fraction:
-    return (k.v * max(k.p - k.m, 0) + min(k.m, k.p) - 1) * k.T
+def _bfs_bubble(k: Case) -> Fraction:
+    """Fill and drain, and where a chunk is done before its first micro-batch is back, the wait."""
+    if k.p == 1:
+        return Fraction(0)
+    back = k.b + k.w
+    wait = max(0, k.p * (k.f + k.c) - k.m * k.f) + max(0, k.p * (back + k.c) - k.m * back)
+    return (k.p - 1) * (k.T + 2 * k.c) + (k.v - 1) * wait
 
 
-_LOOPED_TEXT = "(p-1)T; (v(p-m)+m-1)T if m < p"
+def _1f1b_bubble(k: Case) -> Fraction:
+    return (k.p - 1) * (k.T + 2 * k.c) + 2 * k.c * k.round_trips
+
+
+def _interleaved_bubble(k: Case) -> Fraction:
+    if k.v == 1 or k.p == 1:
+        return _1f1b_bubble(k)
+    return (k.p - 1) * k.T + (k.v - 1) * max(k.p - k.m, 0) * k.T + 2 * (k.p * k.v - 1) * k.c
+
+
+def _interleaved_case(k: Case) -> bool:
+    if k.v == 1 or k.p == 1:
+        return True
+    if k.c == 0:
+        return _megatron_group(k)
+    return k.n == k.p and k.m % k.p == 0 and k.c <= min(k.f, k.b + k.w)
+
 
 _ONE = ClosedForm("1", "", lambda k, r: 1)
 _TWO = ClosedForm("2", "", lambda k, r: 2)
@@ -175,11 +196,7 @@ _WORK = ClosedForm("mT", "", lambda k: k.m * k.T)
 _CHUNK_WORK = ClosedForm("mvT", "", lambda k: k.m * k.v * k.T)
 
 _FILL_AND_DRAIN = ClosedForm("(p-1)(T+2c)", "", lambda k: (k.p - 1) * (k.T + 2 * k.c))
-_1F1B_BUBBLE = ClosedForm(
-    "(p-1)(T+2c) + 2c(n - n div p), n = max(m-2, 0)",
-    "",
-    lambda k: (k.p - 1) * (k.T + 2 * k.c) + 2 * k.c * k.round_trips,
-)
+_1F1B_BUBBLE = ClosedForm("(p-1)(T+2c) + 2c(n - n div p), n = max(m-2, 0)", "", _1f1b_bubble)
 _1F1B_PEAK = ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m))
 _1F1B_WARMUP = ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m))
 
@@ -197,12 +214,15 @@ _EAGER_BUBBLE = ClosedForm(
     lambda k: 2 * k.c <= k.T,
 )
 _INTERLEAVED_BUBBLE = ClosedForm(
-    _LOOPED_TEXT,
-    "c = 0 and a group of at least p that leaves no remainder below p (or all of m)",
-    _looped_bubble,
-    lambda k: _no_transfer(k) and _megatron_group(k),
+    "(p-1)T + (v-1)max(p-m, 0)T + 2(pv-1)c; 1f1b's if v = 1",
+    "c = 0 and a group of at least p that leaves no remainder below p (or all of m), "
+    "or c <= min(f, b+w) and groups of p without a remainder",
+    _interleaved_bubble,
+    _interleaved_case,
 )
-_BFS_BUBBLE = ClosedForm(_LOOPED_TEXT, "c = 0", _looped_bubble, _no_transfer)
+_BFS_BUBBLE = ClosedForm(
+    "(p-1)(T+2c) + (v-1)(max(0, p(f+c) - mf) + max(0, p(b+w+c) - m(b+w)))", "", _bfs_bubble
+)
 _ZB_H1_BUBBLE = ClosedForm(
     "(p-1)(f+b) - (min(m,p)-1)w", "c = 0 and w <= min(f, b)", _one_less, _small_w
 )

@@ -95,9 +95,10 @@ static const char *const rule_words[] = {"megatron", "torch", NULL};
 
 static const ps_option options[] = {
     [V] = {"v", 2, 1, NULL, "stages a rank (virtual stages)"},
-    [GROUP] =
-        {"group", PS_AUTO, 1, NULL,
-         "micro-batches that pass a chunk before the next chunk starts; p where not given"},
+    [GROUP] = {"group", PS_AUTO, 1, NULL,
+               "micro-batches that pass a chunk before the next chunk starts; by default the "
+               "smallest "
+               "of p or more that leaves no remainder of m below p"},
     [RULE] = {"rule", MEGATRON, 0, rule_words,
               "megatron: groups as given, the last may be short; torch: equal rounds of "
               "m / max(1, m // p)"},
