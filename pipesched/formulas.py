@@ -876,6 +876,11 @@ def microbatches_for(
     strict : bool
         Ask for less than this bubble, not for at most this.
 
+    Returns
+    -------
+    int
+        Exact: the bubble is compared as a fraction.
+
     Examples
     --------
     At most 5 % of the total, or of the ideal, on 8 ranks; then less than 5 %:

@@ -103,7 +103,7 @@ def test_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_the_readme_maps_files_that_exist():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Map\n")
     mapped = re.findall(r"^\| `([\w./*-]+)`", text, flags=re.MULTILINE)
     assert len(mapped) > 10
     for name in mapped:
