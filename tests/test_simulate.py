@@ -1,51 +1,16 @@
 """The simulator against the slow twin, exactly; and what of it the twin does not say."""
 
-import random
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference
 import strategies
 from hypothesis import given
-from twins import random_schedule, with_comms
+from twins import random_costs, random_schedule, with_comms
 
 import pipesched as ps
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-def random_costs(seed, num_stages, num_microbatches):
-    """Keyword arguments that Costs and the twin both take; whole numbers, halves exact."""
-    draw = random.Random(seed)
-
-    def times(count, low=0):
-        if draw.random() < 0.4:
-            return 2 * draw.randint(low, 6)
-        return [2 * draw.randint(low, 6) for _ in range(count)]
-
-    costs = {"forward": times(num_stages)}
-    parts = draw.randrange(3)
-    if parts == 1:
-        costs["backward"] = times(num_stages)
-    elif parts == 2:
-        costs["backward_input"] = times(num_stages)
-        costs["backward_weight"] = times(num_stages)
-    if draw.random() < 0.4:
-        costs["overlap"] = times(num_stages)
-    if draw.random() < 0.7:
-        costs["transfer"] = times(num_stages - 1)
-    if draw.random() < 0.4:
-        costs["transfer_backward"] = times(num_stages - 1)
-    if draw.random() < 0.4:
-        costs["microbatch_scale"] = [draw.randint(0, 4) for _ in range(num_microbatches)]
-    costs["activation"] = times(num_stages)
-    if draw.random() < 0.5:
-        costs["activation_kept"] = times(num_stages)
-    if draw.random() < 0.5:
-        costs["static"] = times(num_stages)
-    costs["link"] = draw.choice(["free", "serial"])
-    return costs
 
 
 def assert_same(rows, num_stages, num_microbatches, costs):

@@ -1,4 +1,4 @@
-"""Schedules of no family from a seed: legal, with transfers anywhere, and damaged ones."""
+"""From a seed: schedules of no family, legal, with transfers anywhere, damaged; and costs."""
 
 import random
 
@@ -116,3 +116,36 @@ def damaged(rows, seed):
         else:
             row[at] = (kind, stage, j, 1 - fuse)
     return rows
+
+
+def random_costs(seed, num_stages, num_microbatches):
+    """Keyword arguments that Costs and the twin both take; whole numbers, halves exact."""
+    draw = random.Random(seed)
+
+    def times(count, low=0):
+        if draw.random() < 0.4:
+            return 2 * draw.randint(low, 6)
+        return [2 * draw.randint(low, 6) for _ in range(count)]
+
+    costs = {"forward": times(num_stages)}
+    parts = draw.randrange(3)
+    if parts == 1:
+        costs["backward"] = times(num_stages)
+    elif parts == 2:
+        costs["backward_input"] = times(num_stages)
+        costs["backward_weight"] = times(num_stages)
+    if draw.random() < 0.4:
+        costs["overlap"] = times(num_stages)
+    if draw.random() < 0.7:
+        costs["transfer"] = times(num_stages - 1)
+    if draw.random() < 0.4:
+        costs["transfer_backward"] = times(num_stages - 1)
+    if draw.random() < 0.4:
+        costs["microbatch_scale"] = [draw.randint(0, 4) for _ in range(num_microbatches)]
+    costs["activation"] = times(num_stages)
+    if draw.random() < 0.5:
+        costs["activation_kept"] = times(num_stages)
+    if draw.random() < 0.5:
+        costs["static"] = times(num_stages)
+    costs["link"] = draw.choice(["free", "serial"])
+    return costs
