@@ -322,7 +322,7 @@ _FORMS: dict[str, FamilyFormulas] = {
         ideal=ClosedForm("mf", "", lambda k: k.m * k.f),
         bubble=ClosedForm("(p-1)(f+c)", "", lambda k: (k.p - 1) * (k.f + k.c)),
         span=ClosedForm("0", "", lambda k: 0),
-        peak=None,
+        peak=_ONE,
         weights=_ONE,
         warmup=ClosedForm("m", "", lambda k, r: k.m),
     ),
@@ -784,7 +784,7 @@ def peak(
 ) -> int:
     """Most activations a rank (None: any rank) holds at once, in micro-batches times chunks.
 
-    An activation is held from its F until its B or W.
+    An activation is held from its F until its B or W; where nothing runs backward, for its F.
 
     Examples
     --------

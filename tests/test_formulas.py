@@ -101,7 +101,7 @@ def test_times(name):
 def test_peaks(name):
     held = 0
     for p, m, options, rows in cases(name):
-        peaks = [reference.peak_chunks(row) for row in rows]
+        peaks = [reference.peak_chunks(row, trains=name != "forward") for row in rows]
         most = value(formulas.peak, name, p, m, **options)
         if most is None:
             continue
@@ -174,6 +174,24 @@ def test_any_costs(name, p, m, costs):
     ideal = max(timeline.busy)
     assert expected["total"] in (None, timeline.makespan - ideal)
     assert expected["span"] in (None, timeline.span - ideal)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_at_the_size_of_real_jobs(name):
+    for p, m in ((8, 64), (16, 16), (32, 100), (16, 9)):
+        schedule = value(ps.generate, name, p, m)
+        for f, b, w, c in ((1, 1, 1, 0), (20, 22, 11, 1)):
+            costs = {"forward": f, "backward_input": b, "backward_weight": w, "transfer": c}
+            time = value(formulas.makespan, name, p, m, **costs)
+            if schedule is not None and time is not None:
+                timeline = schedule.simulate(ps.Costs(**costs))
+                assert timeline.makespan == time, (p, m, costs)
+                assert timeline.bubble_fraction == pytest.approx(
+                    formulas.bubble(name, p, m, **costs), rel=1e-12
+                )
+        most = value(formulas.peak, name, p, m)
+        if schedule is not None and most is not None:
+            assert schedule.simulate().peak_activations.max() == most, (p, m)
 
 
 # As reported, as published --------------------------------------------------------------------
@@ -345,7 +363,6 @@ def test_the_default_group_is_found_at_once():
         (lambda: formulas.peak("1f1b", 2, 2, rank=2), ValueError, "rank must be below p=2, got 2"),
         (lambda: formulas.peak("1f1b", 2, 2, rank=-1), ValueError, "rank must be at least 0"),
         (lambda: formulas.peak("v-min", 2, 2, rank=0), ValueError, "the fullest rank only"),
-        (lambda: formulas.peak("forward", 2, 2), ValueError, "no closed form is known"),
         (lambda: ps.microbatches_for(0, 8), ValueError, "bubble must be above 0, got 0"),
         (lambda: ps.microbatches_for(float("nan"), 8), ValueError, "bubble must be finite"),
         (lambda: ps.microbatches_for("5 %", 8), TypeError, "bubble must be a number, got str"),
