@@ -3,8 +3,9 @@
 from collections import Counter
 
 import pytest
+import reference
 import reference_schedules
-from strategies import to_schedule
+from strategies import to_rows, to_schedule
 
 import pipesched as ps
 
@@ -160,3 +161,79 @@ def test_megatron_schedule_table():
     forwards = ops[ops["kind"] == 0]
     assert forwards["microbatch"].tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 3, 4]
     assert forwards["stage"].tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
+
+
+# torch's and torchtitan's files: ranks, stages, micro-batches, makespan, bubble, peaks.
+FILES = {
+    "dualpipev_4rank_10mb": (4, 8, 10, 66, 0.0909, {9}),
+    "tests_assets_custom_schedule": (2, 4, 8, 50, 0.04, {16}),
+    "99202767_2-rank": (2, 4, 8, 50, 0.04, {16}),
+    "99202767_4-rank": (4, 8, 6, 39, 0.0769, {12}),
+    "bf3319ac_4-rank": (4, 8, 6, 39, 0.0769, {12}),
+    "99202767_8-rank": (8, 8, 10, 38, 0.2105, {10}),
+    "example_interleaved_2ranks_4mb_comms": (2, 4, 4, 27, 0.1111, {5, 3}),
+    "zb1p_2rank_2stagep_compute": (2, 4, 8, 49, 0.0204, {4}),
+    "zb1p_2rank_2stagep_compute_old_dialect_BW": (2, 4, 8, 49, 0.0204, {4}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_torch_files(data_dir, name):
+    path = data_dir / "torch_csv" / f"{name}.csv"
+    schedule = ps.read_torch_csv(path).check()
+    timeline = schedule.simulate(PAIRED)
+    assert (
+        schedule.p,
+        schedule.num_stages,
+        schedule.num_microbatches,
+        timeline.makespan,
+        rounded(timeline.bubble_fraction),
+        set(timeline.peak_activations),
+    ) == FILES[name]
+    assert to_rows(schedule) == reference.rows_from_text(path.read_text())
+
+
+def test_torch_files_that_families_make(data_dir):
+    def read(name):
+        return ps.read_torch_csv(data_dir / "torch_csv" / f"{name}.csv")
+
+    assert ps.generate("dualpipe-v", 4, 10) == read("dualpipev_4rank_10mb")
+    assert ps.generate("zb-1p", 2, 8, v=2) == read("zb1p_2rank_2stagep_compute")
+    with_comms = read("example_interleaved_2ranks_4mb_comms")
+    compute = [[op for op in row if op[0] in "FB"] for row in to_rows(with_comms)]
+    assert to_rows(ps.generate("interleaved-1f1b", 2, 4, v=2)) == compute
+
+
+def test_torch_comms_files(data_dir):
+    """The compute file with its I and W made one B where they are neighbours, plus transfers."""
+
+    def read(name):
+        return to_rows(ps.read_torch_csv(data_dir / "torch_csv" / f"{name}.csv"))
+
+    merged = []
+    for row in read("zb1p_2rank_2stagep_compute"):
+        merged.append([])
+        for op in row:
+            before = merged[-1][-1] if merged[-1] else None
+            if before is not None and op[0] == "W" and before[:3] == ("I", *op[1:3]):
+                merged[-1][-1] = ("B", *op[1:])
+            else:
+                merged[-1].append(op)
+    with_comms = read("zb1p_2rank_2stagep_comms")
+    assert read("zb1p_2rank_2stagep_comms_old_dialect_BW") == with_comms
+    assert [[op for op in row if op[0] in "FBIW"] for row in with_comms] == merged
+    schedule = to_schedule(with_comms, 4, 8).check().check(blocking=True)
+    lowered = to_schedule(merged, 4, 8).lower()
+    assert [Counter(row) for row in to_rows(lowered)] == [Counter(row) for row in with_comms]
+    assert set(schedule.simulate(PAIRED).peak_activations) == {4}
+
+
+def test_torch_file_that_needs_buffers(data_dir):
+    path = data_dir / "torch_csv" / "example_interleaved_2ranks_4mb_comms.csv"
+    schedule = ps.read_torch_csv(path)
+    schedule.check()
+    with pytest.raises(ps.ScheduleError) as caught:
+        schedule.check(blocking=True)
+    assert caught.value.fault.code == "deadlock"
+    assert {rank for rank, _, _ in caught.value.fault.cycle} == {0, 1}
+    schedule.lower().check(blocking=True)
