@@ -120,6 +120,12 @@ def run(call, times):
             continue
 
 
+def settle():
+    """Let go of garbage, and of the names that Python's type cache has kept."""
+    sys._clear_type_cache()
+    gc.collect()
+
+
 def least_growth(call, measure):
     """Return the least that a measure grows by in some rounds of 100 calls.
 
@@ -129,10 +135,10 @@ def least_growth(call, measure):
     run(call, 50)
     rounds = []
     for _ in range(4):
-        gc.collect()
+        settle()
         before = measure()
         run(call, 100)
-        gc.collect()
+        settle()
         rounds.append(measure() - before)
     gc.unfreeze()
     return min(rounds)
