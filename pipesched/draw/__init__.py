@@ -1,0 +1,1 @@
+"""Pictures of a timeline: terminal text, notebook HTML, matplotlib."""

@@ -1,0 +1,213 @@
+"""A timeline, its memory, and comparisons as matplotlib plots (extra ``plot``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import palette
+from .scene import build, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from ..timeline import Timeline
+
+#: Above this many boxes the hair lines between them would hide the colours.
+EDGE_BOXES = 3000
+
+
+def pyplot() -> Any:
+    """``matplotlib.pyplot``, or an error that says how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib, which is not installed: pip install 'pipesched[plot]'"
+        ) from error
+    return plt
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    if ax is not None:
+        return ax
+    _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
+    """The Gantt drawing of a timeline: one row a rank, a box per op or overlapped pair."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Patch
+
+    schedule = timeline.schedule
+    scene = build(timeline)
+    ax = _axes(ax, 10, min(1.4 + 0.32 * schedule.p, 12))
+    kinds, microbatches = schedule.ops["kind"], schedule.ops["microbatch"]
+
+    # Every box as a rectangle; an overlapped pair as two of half the height.
+    paired = scene.partner >= 0
+    low, high = scene.rank - 0.42, scene.rank + 0.42
+    op = np.concatenate([scene.op, scene.partner[paired]])
+    chunk = np.concatenate([scene.chunk, scene.partner_chunk[paired]])
+    chunks = np.concatenate([scene.chunks, scene.chunks[paired]])
+    left = np.concatenate([scene.start, scene.start[paired]]) - scene.origin
+    right = np.concatenate([scene.end, scene.end[paired]]) - scene.origin
+    bottom = np.concatenate([low, scene.rank[paired].astype(float)])
+    top = np.concatenate([np.where(paired, scene.rank.astype(float), high), high[paired]])
+    corners = np.stack(
+        [
+            np.stack([left, bottom], axis=1),
+            np.stack([right, bottom], axis=1),
+            np.stack([right, top], axis=1),
+            np.stack([left, top], axis=1),
+        ],
+        axis=1,
+    )
+    fills = [
+        palette.fill(k, c, n)
+        for k, c, n in zip(kinds[op].tolist(), chunk.tolist(), chunks.tolist(), strict=True)
+    ]
+    span = float(right.max()) if len(op) else 1.0
+    for rank in range(schedule.p):
+        ax.barh(rank, span, height=0.84, color="#F0F0F3", zorder=0)
+    edged = len(op) <= EDGE_BOXES
+    ax.add_collection(
+        PolyCollection(
+            corners,
+            facecolors=fills,
+            edgecolors="white" if edged else "none",
+            linewidths=0.4 if edged else 0.0,
+        )
+    )
+    ax.set_xlim(0, span if span > 0 else 1.0)
+    ax.set_ylim(schedule.p - 0.5, -0.5)
+    _label_boxes(ax, microbatches[op], fills, left, right, bottom, top, span)
+
+    every = max(1, schedule.p // 32)
+    ax.set_yticks(range(0, schedule.p, every), [f"rank {r}" for r in range(0, schedule.p, every)])
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_xlabel("time")
+    used = sorted(set(kinds[op].tolist()))
+    handles = [Patch(color=palette.FILLS[k], label=palette.KIND_WORDS[k]) for k in used]
+    handles.append(Patch(color="#F0F0F3", label="idle"))
+    ax.legend(
+        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False
+    )
+    ax.set_title(
+        f"{schedule.name}\nmakespan {number(timeline.makespan)}, "
+        f"bubble_fraction {timeline.bubble_fraction:.4f}",
+        loc="left",
+        fontsize="medium",
+    )
+    return ax
+
+
+def _label_boxes(
+    ax: Axes,
+    microbatches: np.ndarray,
+    fills: list[str],
+    left: np.ndarray,
+    right: np.ndarray,
+    bottom: np.ndarray,
+    top: np.ndarray,
+    span: float,
+) -> None:
+    """Write the micro-batch into every box that has room for it."""
+    points = ax.get_window_extent().width * 72 / ax.figure.dpi  # width of the axes
+    size = 7.0
+    room = (right - left) / (span or 1.0) * points
+    texts = [str(j) for j in microbatches.tolist()]
+    for i in np.flatnonzero(room > 0.6 * size).tolist():
+        if room[i] < 0.62 * size * len(texts[i]) + 1:
+            continue
+        ax.text(
+            (left[i] + right[i]) / 2,
+            (bottom[i] + top[i]) / 2,
+            texts[i],
+            ha="center",
+            va="center",
+            fontsize=size if top[i] - bottom[i] > 0.5 else size - 2,
+            color=palette.ink(fills[i]),
+            clip_on=True,
+        )
+
+
+def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
+    """Bytes held over time, one line a rank (at most eight: spread over the ranks)."""
+    ax = _axes(ax, 10, 3.2)
+    p = timeline.schedule.p
+    ranks = sorted({round(i * (p - 1) / 7) for i in range(8)}) if p > 8 else range(p)
+    colours = pyplot().get_cmap("viridis")(np.linspace(0, 0.9, len(ranks)))
+    for rank, colour in zip(ranks, colours, strict=True):
+        times, held = timeline.memory_profile(rank)
+        ax.step(times, held, where="post", color=colour, label=f"rank {rank}")
+    ax.set_xlabel("time")
+    ax.set_ylabel("bytes held")
+    ax.set_ylim(bottom=0)
+    ax.set_title(f"{timeline.schedule.name}: memory by rank", loc="left", fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, ncols=2)
+    return ax
+
+
+def comparison(timelines: Sequence[Timeline], axes: Any = None) -> Any:
+    """Timelines under each other on one time axis, so that lengths can be compared."""
+    if not len(timelines):
+        raise ValueError("plot_comparison needs at least one timeline, got none")
+    if axes is None:
+        heights = [1.2 + 0.28 * t.schedule.p for t in timelines]
+        _, axes = pyplot().subplots(
+            len(timelines),
+            1,
+            sharex=True,
+            figsize=(10, min(sum(heights), 40)),
+            height_ratios=heights,
+            layout="constrained",
+            squeeze=False,
+        )
+    axes = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    if len(axes) != len(timelines):
+        raise ValueError(
+            f"axes must be one for each of {len(timelines)} timelines, got {len(axes)}"
+        )
+    longest = max(t.makespan for t in timelines)
+    for ax, timeline in zip(axes, timelines, strict=True):
+        gantt(timeline, ax)
+        ax.set_xlim(0, longest)
+        ax.set_xlabel("")
+        if ax is not axes[0] and ax.get_legend() is not None:
+            ax.get_legend().remove()
+    axes[-1].set_xlabel("time")
+    return axes
+
+
+def bubble_curves(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    ax: Axes | None = None,
+    basis: str = "bubble_fraction",
+) -> Axes:
+    """Bubble against the number of micro-batches; `curves` maps a name to (m, bubble)."""
+    ax = _axes(ax, 7, 4)
+    markers = "osD^vPX"
+    for i, (name, (m, bubble)) in enumerate(curves.items()):
+        ax.plot(
+            m,
+            bubble,
+            label=name,
+            color=palette.LINES[i % len(palette.LINES)],
+            marker=markers[i % len(markers)],
+            markersize=4,
+        )
+    ax.set_xscale("log", base=2)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("micro-batches m")
+    ax.set_ylabel(basis)
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return ax

@@ -1,0 +1,100 @@
+"""What every picture draws: the boxes of a timeline, one per op or overlapped pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .palette import KIND_LETTERS
+
+if TYPE_CHECKING:
+    from ..timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Boxes in the order of the schedule's ops; one entry per box in each array.
+
+    `op` is the index of the box's op in ``schedule.ops``, and `partner` that of the
+    second op of an overlapped pair, -1 elsewhere. `chunk` (`partner_chunk`) is the
+    place of the op's (its partner's) stage among the `chunks` stages of the rank.
+    Communication and bookkeeping ops take no time of a rank and have no box.
+    """
+
+    op: np.ndarray
+    partner: np.ndarray
+    rank: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    chunk: np.ndarray
+    partner_chunk: np.ndarray
+    chunks: np.ndarray
+    origin: float
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+def build(timeline: Timeline) -> Scene:
+    """The boxes of a timeline. Linear in the number of ops."""
+    schedule = timeline.schedule
+    ops = schedule.ops
+    rank_of = np.repeat(np.arange(schedule.p), np.diff(schedule.offsets))
+    second = np.zeros(len(ops), dtype=bool)
+    second[1:] = ops["fuse"][:-1] != 0
+    boxes = np.flatnonzero((ops["kind"] < len(KIND_LETTERS)) & ~second)
+    paired = ops["fuse"][boxes] != 0
+    rank = rank_of[boxes]
+
+    chunk_of = np.zeros((schedule.p, schedule.num_stages), dtype=np.int32)
+    chunks = np.ones(schedule.p, dtype=np.int32)
+    for r, stages in enumerate(schedule.placement):
+        chunk_of[r, list(stages)] = np.arange(len(stages))
+        chunks[r] = max(len(stages), 1)
+    partner = np.where(paired, boxes + 1, -1)
+    return Scene(
+        op=boxes,
+        partner=partner,
+        rank=rank,
+        start=timeline.start[boxes],
+        end=timeline.end[boxes],
+        chunk=chunk_of[rank, ops["stage"][boxes]],
+        partner_chunk=chunk_of[rank, ops["stage"][partner]],
+        chunks=chunks[rank],
+        origin=float(timeline.start[boxes].min()) if len(boxes) else 0.0,
+    )
+
+
+def number(value: float) -> str:
+    """A time or a size for people: up to four significant digits, whole where it is whole."""
+    if float(value).is_integer() and abs(value) < 1e7:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def round_step(least: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
+
+
+def summary(timeline: Timeline) -> str:
+    """The line under every picture: makespan, the bubble on each basis, the peak."""
+    peak = timeline.peak_activations
+    parts = [
+        f"makespan {number(timeline.makespan)}",
+        f"bubble_fraction {timeline.bubble_fraction:.4f} (idle/total)",
+        f"bubble_ratio {timeline.bubble_ratio:.4f} (idle/ideal)",
+    ]
+    if len(peak):
+        worst = int(np.argmax(peak))
+        held = int(peak[worst])
+        parts.append(f"peak {held} micro-batch{'' if held == 1 else 'es'} held (rank {worst})")
+        memory = timeline.peak_memory
+        worst = int(np.argmax(memory))
+        if memory[worst] != held:
+            parts.append(f"{number(memory[worst])} bytes (rank {worst})")
+    return ", ".join(parts)

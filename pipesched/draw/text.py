@@ -1,0 +1,270 @@
+"""A timeline as a Gantt drawing in the terminal.
+
+One row a rank, widths in proportion to time. Where there is colour the colour tells
+the kind and the box holds the micro-batch; where there is none the box begins with
+the kind's letter (`F3`; `f3` for a later chunk of the rank) and its filling tells the
+kind again. What does not fit one
+line is folded like music into several systems; what does not fit those is left out
+in the middle, and the drawing says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from . import palette
+from .scene import Scene, build, number, round_step, summary
+
+if TYPE_CHECKING:
+    from ..timeline import Timeline
+
+#: Drawings longer than these are windowed: lines of ranks in all, ranks in one system.
+MAX_LINES = 72
+MAX_RANKS = 32
+
+_RESET = "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """What the place that is written to can show."""
+
+    width: int
+    colour: bool
+    unicode: bool
+
+    @classmethod
+    def of(cls, stream: TextIO | None = None) -> Terminal:
+        """Ask the stream (standard output by default) and the environment."""
+        stream = sys.stdout if stream is None else stream
+        try:
+            is_terminal = stream.isatty()
+        except (AttributeError, ValueError):
+            is_terminal = False
+        colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+        return cls(
+            width=shutil.get_terminal_size((100, 24)).columns,
+            colour=colour,
+            unicode=encoding.replace("-", "").replace("_", "") in ("utf8", "utf16", "utf32"),
+        )
+
+
+#: How a box without colour is filled behind its label, by kind; then idle time.
+_ASCII = ("-", "=", "+", "~", ".")
+_UNICODE = ("─", "═", "╌", "┄", "·")
+
+
+def render(timeline: Timeline, terminal: Terminal | None = None) -> str:
+    """The drawing as one string, without a newline at the end.
+
+    Linear in the number of ops that are shown.
+    """
+    terminal = Terminal.of() if terminal is None else terminal
+    scene = build(timeline)
+    heading = f"{timeline.schedule.name}: {_extent(timeline)}"
+    if not len(scene):
+        return f"{heading}\n(no compute ops to draw)"
+    drawing = _Drawing(timeline, scene, terminal)
+    return "\n".join([heading, *drawing.lines(), drawing.legend(), summary(timeline)])
+
+
+def _extent(timeline: Timeline) -> str:
+    schedule = timeline.schedule
+    parts = [
+        f"{schedule.p} rank{'s' * (schedule.p != 1)}",
+        f"{schedule.num_stages} stage{'s' * (schedule.num_stages != 1)}",
+        f"{schedule.num_microbatches} micro-batch{'es' * (schedule.num_microbatches != 1)}",
+    ]
+    return ", ".join(parts)
+
+
+class _Drawing:
+    def __init__(self, timeline: Timeline, scene: Scene, terminal: Terminal) -> None:
+        self.scene, self.terminal = scene, terminal
+        self.schedule = timeline.schedule
+        ops = self.schedule.ops
+        self.kind = ops["kind"][scene.op].tolist()
+        self.labels = [
+            self._label(*box)
+            for box in zip(
+                scene.op.tolist(), scene.partner.tolist(), scene.chunk.tolist(), strict=True
+            )
+        ]
+        self.start = scene.start - scene.origin
+        self.end = scene.end - scene.origin
+        self.span = float(self.end.max())
+        self.name_width = len(str(self.schedule.p - 1)) + 6  # "rank 3 "
+        self.columns = max(terminal.width - self.name_width - 1, 20)
+        self.shown_ranks = self._choose_ranks()
+        self._choose_scale()
+
+    def _label(self, op: int, partner: int, chunk: int) -> str:
+        def word(index: int) -> str:
+            _, microbatch, kind, _ = self.schedule.ops[index].item()
+            letter = "" if self.terminal.colour else palette.KIND_LETTERS[kind]
+            return f"{letter.lower() if chunk else letter}{microbatch}"
+
+        return word(op) if partner < 0 else f"{word(op)}/{word(partner)}"
+
+    def _choose_ranks(self) -> list[int]:
+        """All ranks, or the first and the last of them around a gap (-1)."""
+        p = self.schedule.p
+        if p <= MAX_RANKS:
+            return list(range(p))
+        half = MAX_RANKS // 2
+        return [*range(half), -1, *range(p - half, p)]
+
+    def _choose_scale(self) -> None:
+        """Columns per unit of time, and which stretches of time make the systems."""
+        duration = self.end - self.start
+        positive = duration[duration > 0]
+        if self.span == 0 or not len(positive):
+            self.scale, self.windows, self.left_out = 0.0, [(0.0, 0.0)], None
+            return
+        # Room for the label of all but the shortest tenth of the boxes.
+        typical = float(np.quantile(positive, 0.1))
+        label = max(map(len, self.labels))
+        systems = max(1, MAX_LINES // (len(self.shown_ranks) + 1))
+        room = self.columns / self.span
+        # A column of air behind the label, unless the picture fits one line without it.
+        wanted = (label if label / typical <= room < (label + 1) / typical else label + 1) / typical
+        if math.isclose(typical, round(typical)) and round(typical) > 0:
+            wanted = math.ceil(wanted)  # whole columns a unit: equal ops look equal
+        if wanted <= room:
+            stretched = min(math.floor(room), 2 * wanted) if wanted >= 1 else room
+            self.scale = max(stretched, wanted)
+        else:
+            # Shrink until it fits, but never below a column for a typical box.
+            self.scale = wanted
+            if wanted * self.span > systems * self.columns:
+                self.scale = max(1 / typical, systems * self.columns / self.span)
+        per_system = self.columns / self.scale
+        if math.floor(per_system) >= 1 and float(typical).is_integer():
+            per_system = float(math.floor(per_system))
+        count = max(1, math.ceil(self.span / per_system - 1e-9))
+        edges = [(i * per_system, min((i + 1) * per_system, self.span)) for i in range(count)]
+        self.left_out = None
+        if count > systems:
+            front, back = edges[: systems - systems // 2], edges[count - systems // 2 :]
+            self.left_out = (front[-1][1], back[0][0] if back else self.span)
+            edges = front + back
+        self.windows = edges
+
+    def lines(self) -> list[str]:
+        out: list[str] = []
+        by_rank = {r: np.flatnonzero(self.scene.rank == r) for r in self.shown_ranks if r >= 0}
+        for begin, stop in self.windows:
+            if self.left_out is not None and math.isclose(begin, self.left_out[1]):
+                out.append(self._gap_line())
+            for r in self.shown_ranks:
+                if r < 0:
+                    hidden = self.schedule.p - 2 * (MAX_RANKS // 2)
+                    out.append(f"  ...   {hidden} more ranks are not drawn")
+                    continue
+                bar = "│" if self.terminal.unicode else "|"
+                name = f"rank {r}".ljust(self.name_width)
+                out.append(name + bar + self._row(by_rank[r], begin, stop))
+            out.append(self._axis(begin, stop))
+        if self.left_out is not None and math.isclose(self.left_out[1], self.span):
+            out.append(self._gap_line())
+        return out
+
+    def _gap_line(self) -> str:
+        first, last = self.left_out
+        return (
+            f"  ...   time {number(first)} to {number(last)} is not drawn: "
+            "it does not fit (a wider terminal or a picture shows more)"
+        )
+
+    def _row(self, boxes: np.ndarray, begin: float, stop: float) -> str:
+        fillings = _UNICODE if self.terminal.unicode else _ASCII
+        inside = boxes[(self.end[boxes] > begin) & (self.start[boxes] < stop)]
+        left = np.rint((np.maximum(self.start[inside], begin) - begin) * self.scale).astype(int)
+        right = np.rint((np.minimum(self.end[inside], stop) - begin) * self.scale).astype(int)
+        fresh = self.start[inside] >= begin  # a box cut by the fold has its label before it
+        width = round((stop - begin) * self.scale)
+        parts: list[str] = []
+        at = 0
+        for box, x0, x1, is_fresh in zip(
+            inside.tolist(), left.tolist(), right.tolist(), fresh.tolist(), strict=True
+        ):
+            if x1 <= x0:
+                continue
+            parts.append(self._idle(x0 - at, fillings[4]))
+            parts.append(self._box(box, x1 - x0, fillings, is_fresh))
+            at = x1
+        parts.append(self._idle(width - at, fillings[4]))
+        return "".join(parts)
+
+    def _idle(self, width: int, filling: str) -> str:
+        text = filling * max(width, 0)
+        if self.terminal.colour and text:
+            return f"\x1b[38;5;{palette.TERMINAL_IDLE}m{text}{_RESET}"
+        return text
+
+    def _box(self, box: int, width: int, fillings: tuple[str, ...], fresh: bool) -> str:
+        kind = self.kind[box]
+        label = self.labels[box] if fresh else ""
+        if self.terminal.colour:
+            text = label.center(width) if len(label) <= width else " " * width
+            back = palette.TERMINAL_FILLS[kind][min(int(self.scene.chunk[box]), 1)]
+            front = 255 if kind < 2 and self.scene.chunk[box] == 0 else 16
+            if width > 1:  # a hair of background keeps neighbours apart
+                edge = "▏" if self.terminal.unicode else "|"
+                text = edge + (label.center(width - 1) if len(label) < width else text[1:])
+            return f"\x1b[48;5;{back};38;5;{front}m{text}{_RESET}"
+        if not label:
+            return fillings[kind] * width
+        if len(label) <= width:
+            return label + fillings[kind] * (width - len(label))
+        return label[0] + fillings[kind] * (width - 1)
+
+    def _axis(self, begin: float, stop: float) -> str:
+        """Times under the ticks, at round distances."""
+        width = round((stop - begin) * self.scale)
+        if self.scale == 0:
+            return ""
+        step = round_step(10 / self.scale)
+        line = ["time".ljust(self.name_width), " "]
+        at = 0
+        tick = math.ceil(begin / step - 1e-9)
+        while tick * step <= stop + 1e-9:
+            x = round((tick * step - begin) * self.scale)
+            text = number(tick * step)
+            if x >= at and x + len(text) <= max(width + 1, len(text)):
+                line.append(" " * (x - at) + text)
+                at = x + len(text)
+            tick += 1
+        return "".join(line).rstrip()
+
+    def legend(self) -> str:
+        fillings = _UNICODE if self.terminal.unicode else _ASCII
+        used = set(self.schedule.ops["kind"][self.scene.op].tolist())
+        paired = self.scene.partner[self.scene.partner >= 0]
+        used |= set(self.schedule.ops["kind"][paired].tolist())
+        items = []
+        for kind in sorted(used):
+            word, letter = palette.KIND_WORDS[kind], palette.KIND_LETTERS[kind]
+            if self.terminal.colour:
+                fills = palette.TERMINAL_FILLS[kind]
+                shown = fills if int(self.scene.chunk.max()) else fills[:1]
+                swatch = "".join(f"\x1b[48;5;{c}m  {_RESET}" for c in shown)
+                items.append(f"{swatch} {word}")
+            else:
+                items.append(f"{letter}{fillings[kind]} {word}")
+        items.append(f"{self._idle(2, fillings[4])} idle")
+        if len(paired):
+            items.append("a/b overlapped pair")
+        if self.terminal.colour and int(self.scene.chunk.max()):
+            items.append("lighter = a later chunk of the rank")
+        elif int(self.scene.chunk.max()):
+            items.append("small letters: a later chunk of the rank")
+        return "  ".join(items)
