@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Above this many boxes the hair lines between them would hide the colours.
 EDGE_BOXES = 3000
 
+_IDLE = "#F0F0F3"
+
 
 def pyplot() -> Any:
     """``matplotlib.pyplot``, or an error that says how to install it."""
@@ -41,7 +43,6 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
 def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     """The Gantt drawing of a timeline: one row a rank, a box per op or overlapped pair."""
     from matplotlib.collections import PolyCollection
-    from matplotlib.patches import Patch
 
     schedule = timeline.schedule
     scene = build(timeline)
@@ -73,7 +74,7 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     ]
     span = float(right.max()) if len(op) else 1.0
     for rank in range(schedule.p):
-        ax.barh(rank, span, height=0.84, color="#F0F0F3", zorder=0)
+        ax.barh(rank, span, height=0.84, color=_IDLE, zorder=0)
     edged = len(op) <= EDGE_BOXES
     ax.add_collection(
         PolyCollection(
@@ -92,12 +93,7 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_xlabel("time")
-    used = sorted(set(kinds[op].tolist()))
-    handles = [Patch(color=palette.FILLS[k], label=palette.KIND_WORDS[k]) for k in used]
-    handles.append(Patch(color="#F0F0F3", label="idle"))
-    ax.legend(
-        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False
-    )
+    _legend(ax, set(kinds[op].tolist()))
     ax.set_title(
         f"{schedule.name}\nmakespan {number(timeline.makespan)}, "
         f"bubble_fraction {timeline.bubble_fraction:.4f}",
@@ -105,6 +101,21 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
         fontsize="medium",
     )
     return ax
+
+
+def _legend(ax: Axes, kinds: set[int]) -> None:
+    """Above the axes, at the right."""
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=palette.FILLS[k], label=palette.KIND_WORDS[k])
+        for k in sorted(kinds)
+        if k < len(palette.FILLS)
+    ]
+    handles.append(Patch(color=_IDLE, label="idle"))
+    ax.legend(
+        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False
+    )
 
 
 def _label_boxes(
@@ -135,6 +146,17 @@ def _label_boxes(
             color=palette.ink(fills[i]),
             clip_on=True,
         )
+
+
+def save(timeline: Timeline, path: Any, format: str = "png") -> None:
+    """Draw a timeline into a picture file (a path or a binary stream)."""
+    pyplot()  # the error that names the extra, where matplotlib is missing
+    from matplotlib.figure import Figure
+
+    height = min(1.4 + 0.32 * timeline.schedule.p, 12)
+    figure = Figure(figsize=(10, height), layout="constrained")
+    gantt(timeline, figure.add_subplot())
+    figure.savefig(path, format=format, dpi=150)
 
 
 def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
@@ -180,8 +202,8 @@ def comparison(timelines: Sequence[Timeline], axes: Any = None) -> Any:
         gantt(timeline, ax)
         ax.set_xlim(0, longest)
         ax.set_xlabel("")
-        if ax is not axes[0] and ax.get_legend() is not None:
-            ax.get_legend().remove()
+        ax.get_legend().remove()
+    _legend(axes[0], {k for t in timelines for k in set(t.schedule.ops["kind"].tolist())})
     axes[-1].set_xlabel("time")
     return axes
 

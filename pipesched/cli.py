@@ -1,0 +1,441 @@
+"""The command line: ``pipesched`` and ``python -m pipesched``.
+
+Exit status: 0 done, 1 an illegal schedule, 2 bad input (one line on standard error).
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pipesched.check import ScheduleError
+from pipesched.costs import Costs
+from pipesched.generate import SCHEDULES, generate
+from pipesched.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pipesched.timeline import Timeline
+
+OK, ILLEGAL, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+_PICTURES = {".png": "png", ".svg": "svg", ".html": "html", ".htm": "html", ".txt": "text"}
+_FORMATS = ("text", "png", "svg", "html", "trace", "csv", "rows", "json")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status and never raises for bad input."""
+    parser = _parser()
+    try:
+        arguments = parser.parse_args(argv)
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except ScheduleError as error:
+        return _fail(ILLEGAL, error)
+    except BrokenPipeError:
+        # The reader has gone (`| head`): nothing to say, and nothing to flush into.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ValueError, TypeError, OverflowError, OSError, ImportError) as error:
+        return _fail(BAD_INPUT, error)
+    except MemoryError:
+        return _fail(BAD_INPUT, "out of memory: the schedule is too large for this machine")
+
+
+def _fail(status: int, error: object) -> int:
+    # One line, whatever the message holds; a deadlock's cycle keeps its lines.
+    text = str(error) if status == ILLEGAL else " ".join(str(error).split())
+    print(f"pipesched: {text}", file=sys.stderr)
+    return status
+
+
+# --- the commands -----------------------------------------------------------------------------
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    schedule = _source(arguments)
+    _emit(schedule, schedule.simulate(_costs(arguments)), _format(arguments), arguments.output)
+    return OK
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    schedule = _source(arguments)
+    timeline = schedule.simulate(_costs(arguments))
+    if arguments.json:
+        _write(json.dumps(_measures(timeline), indent=1) + "\n", arguments.output)
+    else:
+        _emit(schedule, timeline, _format(arguments), arguments.output)
+    return OK
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    schedule = _source(arguments)
+    try:
+        schedule.check(blocking=arguments.blocking)
+    except ScheduleError as error:
+        if not arguments.json:
+            raise
+        fault = error.fault
+        found = {"legal": False, "code": fault.code, "rank": fault.rank, "message": str(error)}
+        _write(json.dumps(found, indent=1) + "\n", arguments.output)
+        return ILLEGAL
+    if arguments.json:
+        text = json.dumps({"legal": True, **_extent(schedule)}, indent=1)
+    else:
+        text = f"legal: {', '.join(f'{v} {k}' for k, v in _extent(schedule).items())}"
+    _write(text + "\n", arguments.output)
+    return OK
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    schedule = _source(arguments)
+    kind = _format(arguments)
+    if kind == "text" and not arguments.format and not _extension(arguments.output):
+        kind = "csv"
+    if arguments.comms:
+        schedule = schedule.lower()
+    if kind in ("csv", "rows"):
+        _emit(schedule, None, kind, arguments.output)
+    else:
+        _emit(schedule, schedule.simulate(_costs(arguments)), kind, arguments.output)
+    return OK
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from pipesched.compare import compare
+
+    names = arguments.schedules.split(",") if arguments.schedules else None
+    found = compare(
+        arguments.p, arguments.m, _costs(arguments), memory=arguments.memory, schedules=names
+    )
+    if arguments.json:
+        columns = found.to_dict()
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        text = json.dumps({"rows": rows, "left_out": found.left_out}, indent=1)
+    else:
+        text = str(found)
+    _write(text + "\n", arguments.output)
+    return OK
+
+
+def _schedules(arguments: argparse.Namespace) -> int:
+    families = list(SCHEDULES.values())
+    if arguments.name is not None:
+        if arguments.name not in SCHEDULES:
+            generate(arguments.name, 1, 1)  # raises, naming what there is
+        families = [SCHEDULES[arguments.name]]
+    if arguments.json:
+        _write(json.dumps([_family(f) for f in families], indent=1) + "\n", arguments.output)
+        return OK
+    lines = []
+    if arguments.name is None:
+        width = max(len(f.name) for f in families)
+        lines = [f"{f.name.ljust(width)}  {f.title}" for f in families]
+        lines.append("(pipesched schedules NAME tells its rule, options and source)")
+    for family in families if arguments.name is not None else []:
+        lines += [f"{family.name}: {family.title}", family.summary]
+        lines.append(f"needs: {family.constraints or 'nothing beyond p >= 1 and m >= 1'}")
+        lines.append(f"placement: {family.placement}")
+        lines += [
+            f"option {o.name} (default {o.default}): {o.text}" for o in family.options.values()
+        ]
+        lines.append(f"source: {family.source}")
+    _write("\n".join(lines) + "\n", arguments.output)
+    return OK
+
+
+def _family(family: Any) -> dict[str, Any]:
+    options = {o.name: {"default": o.default, "text": o.text} for o in family.options.values()}
+    names = ("name", "title", "summary", "constraints", "placement", "source")
+    return {**{name: getattr(family, name) for name in names}, "options": options}
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+def _source(arguments: argparse.Namespace) -> Schedule:
+    """The schedule that the command is about: a family's name, a file, or standard input."""
+    source = arguments.source
+    if source in SCHEDULES and not os.path.exists(source):
+        if arguments.p is None or arguments.m is None:
+            raise ValueError(f"{source} needs -p RANKS and -m MICROBATCHES")
+        return generate(source, arguments.p, arguments.m, **_options(arguments))
+    if arguments.p is not None or arguments.m is not None or _options(arguments):
+        if not os.path.exists(source) and source != "-":
+            generate(source, 1, 1)  # raises, naming what there is
+        raise ValueError("-p, -m and options go with a schedule's name, not with a file")
+    if source == "-":
+        return _parse(sys.stdin.read(), "standard input")
+    if not os.path.exists(source):
+        raise ValueError(
+            f"{source!r} is neither a file nor a schedule (there are: {', '.join(SCHEDULES)})"
+        )
+    with open(source, encoding="utf-8-sig", newline="") as stream:
+        try:
+            text = stream.read()
+        except UnicodeDecodeError:
+            raise ValueError(f"{source}: not a text file") from None
+    name = os.path.splitext(os.path.basename(source))[0]
+    return _parse(text, name)
+
+
+def _parse(text: str, name: str) -> Schedule:
+    """Rows as JSON (``[["0F0", ...], ...]`` or ``{"name": ..., "rows": ...}``) or torch's CSV."""
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{name}: not JSON: {error}") from None
+        if isinstance(found, dict):
+            name, found = str(found.get("name", name)), found.get("rows")
+        if not isinstance(found, list):
+            raise ValueError(f"{name}: no list of rows in the JSON")
+        return Schedule.from_rows(found, name=name)
+    from pipesched.formats.torch_csv import read_torch_csv
+
+    return read_torch_csv(io.StringIO(text), name=name)
+
+
+def _option_names() -> list[str]:
+    """Every option that some family has."""
+    return sorted({name for family in SCHEDULES.values() for name in family.options})
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of the family that were given: numbers where they are numbers, else words."""
+    options: dict[str, Any] = {}
+    for name in _option_names():
+        value = getattr(arguments, f"option_{name}")
+        if value is not None:
+            options[name] = int(value) if value.lstrip("-").isdecimal() else value
+    return options
+
+
+def _costs(arguments: argparse.Namespace) -> Costs | None:
+    if getattr(arguments, "costs", None) is None:
+        return None
+    from pipesched.formats.costs_json import read_costs
+
+    if arguments.costs == "-":
+        return read_costs(sys.stdin)
+    return read_costs(arguments.costs)
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def _extension(output: str | None) -> str:
+    return "" if output in (None, "-") else os.path.splitext(str(output))[1].lower()
+
+
+def _format(arguments: argparse.Namespace) -> str:
+    """The format that is asked for, or that the output's name tells."""
+    if getattr(arguments, "json", False):
+        return "json"
+    if arguments.format:
+        return str(arguments.format)
+    output = arguments.output or "-"
+    if output.endswith(".trace.json"):
+        return "trace"
+    extension = _extension(output)
+    if extension in (".csv", ".json"):
+        return extension[1:]
+    if extension and extension not in _PICTURES:
+        raise ValueError(
+            f"cannot tell a format from {output!r}: name it with --format {'|'.join(_FORMATS)}"
+        )
+    return _PICTURES.get(extension, "text")
+
+
+def _emit(schedule: Schedule, timeline: Timeline | None, kind: str, output: str | None) -> None:
+    """Write a schedule, or its timeline, in one of `_FORMATS`."""
+    if kind == "csv":
+        from pipesched.formats.torch_csv import format_torch_csv
+
+        _write(format_torch_csv(schedule), output)
+    elif kind == "rows":
+        _write(json.dumps({"name": schedule.name, "rows": schedule.rows()}) + "\n", output)
+    elif kind == "json":
+        _write(
+            json.dumps({**_measures(timeline), "rows": schedule.rows()}, indent=1) + "\n", output
+        )
+    elif kind == "text":
+        from pipesched.draw.text import Terminal, render
+
+        terminal = Terminal.of(sys.stdout)
+        if output not in (None, "-"):
+            terminal = Terminal(width=terminal.width, colour=False, unicode=True)
+        _write(render(timeline, terminal) + "\n", output)
+    elif kind == "svg":
+        from pipesched.draw.svg import render as svg
+
+        _write(svg(timeline) + "\n", output)
+    elif kind == "html":
+        from pipesched.draw.svg import page
+
+        _write(page(timeline), output)
+    elif kind == "trace":
+        from pipesched.formats.chrome_trace import write
+
+        write(timeline, sys.stdout if output in (None, "-") else output)
+    else:
+        _png(timeline, output)
+
+
+def _png(timeline: Timeline, output: str | None) -> None:
+    from pipesched.draw.plot import save
+
+    if output in (None, "-"):
+        save(timeline, sys.stdout.buffer)
+    else:
+        save(timeline, output)
+
+
+def _write(text: str, output: str | None) -> None:
+    if output in (None, "-"):
+        sys.stdout.write(text)
+        return
+    with open(output, "w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+
+
+def _extent(schedule: Schedule) -> dict[str, int]:
+    return {
+        "ranks": schedule.p,
+        "stages": schedule.num_stages,
+        "micro-batches": schedule.num_microbatches,
+        "ops": len(schedule),
+    }
+
+
+def _measures(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "name": timeline.schedule.name,
+        **_extent(timeline.schedule),
+        "makespan": timeline.makespan,
+        "bubble_fraction": timeline.bubble_fraction,
+        "bubble_ratio": timeline.bubble_ratio,
+        "span_bubble": timeline.span_bubble,
+        "lower_bound": timeline.lower_bound,
+        "busy": timeline.busy.tolist(),
+        "idle": timeline.idle.tolist(),
+        "peak_activations": timeline.peak_activations.tolist(),
+        "peak_memory": timeline.peak_memory.tolist(),
+    }
+
+
+# --- the words of the command line ------------------------------------------------------------
+
+_EXAMPLES = """\
+examples:
+  pipesched show 1f1b -p 4 -m 8                       draw 1F1B in the terminal
+  pipesched show interleaved-1f1b -p 4 -m 8 --v 2 -o picture.svg
+  pipesched compare -p 8 -m 32 --costs costs.json     all schedules on your costs
+  pipesched check schedule.csv                        is a torch schedule file legal?
+  pipesched simulate schedule.csv --costs costs.json --json
+  pipesched convert schedule.csv -o schedule.trace.json   open it in Perfetto
+  pipesched schedules zb-v                            the rule, its options and source
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, like all others of this command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="pipesched",
+        description="Make, check, time and draw pipeline-parallel training schedules.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, help: str, example: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name,
+            help=help,
+            description=help,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.set_defaults(run=run)
+        made.add_argument(
+            "-o", "--output", metavar="FILE", help="where to write; '-' is standard output"
+        )
+        return made
+
+    def add_source(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "source", help="a schedule's name, a torch CSV or JSON rows file, or '-' for stdin"
+        )
+        made.add_argument("-p", type=_whole, help="ranks (with a schedule's name)")
+        made.add_argument("-m", type=_whole, help="micro-batches (with a schedule's name)")
+        for name in _option_names():
+            owners = ", ".join(f.name for f in SCHEDULES.values() if name in f.options)
+            made.add_argument(
+                f"--{name}", dest=f"option_{name}", metavar="VALUE", help=f"option of {owners}"
+            )
+
+    def add_costs(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--costs", metavar="FILE", help="costs as JSON; default F 1, B 2")
+
+    def add_format(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "--format", choices=_FORMATS, help="default: by the name of the output, else text"
+        )
+
+    def add_json(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--json", action="store_true", help="write JSON")
+
+    show = command("show", _show, "draw a schedule", "pipesched show zb-h1 -p 4 -m 8 -o a.png")
+    compare = command(
+        "compare", _compare, "compare schedules on one model", "pipesched compare -p 4 -m 16"
+    )
+    check = command("check", _check, "is a schedule legal?", "pipesched check a.csv --blocking")
+    simulate = command(
+        "simulate", _simulate, "time a schedule", "pipesched simulate a.csv --costs costs.json"
+    )
+    convert = command(
+        "convert", _convert, "change the format", "pipesched convert a.csv --comms -o b.csv"
+    )
+    schedules = command(
+        "schedules", _schedules, "list the schedules there are", "pipesched schedules 1f1b"
+    )
+    for made in (show, check, simulate, convert):
+        add_source(made)
+    for made in (show, simulate, convert):
+        add_costs(made)
+        add_format(made)
+    for made in (show, simulate, check, compare, schedules):
+        add_json(made)
+    check.add_argument(
+        "--blocking", action="store_true", help="a send waits until its receive is reached"
+    )
+    convert.add_argument(
+        "--comms", action="store_true", help="insert sends and receives that cannot deadlock"
+    )
+    compare.add_argument("-p", type=_whole, required=True, help="ranks")
+    compare.add_argument("-m", type=_whole, required=True, help="micro-batches")
+    compare.add_argument("--memory", type=float, help="bytes a rank has")
+    compare.add_argument("--schedules", metavar="A,B,...", help="only these")
+    add_costs(compare)
+    schedules.add_argument("name", nargs="?", help="one schedule, with its rule and options")
+    return parser
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a whole number, got {text!r}") from None

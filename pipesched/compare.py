@@ -1,0 +1,293 @@
+"""All families side by side on one model: what each wastes, holds and sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from pipesched.costs import Costs
+from pipesched.generate import SCHEDULES, generate
+
+if TYPE_CHECKING:
+    from pipesched.schedule import Schedule
+    from pipesched.timeline import Timeline
+
+__all__ = ["Comparison", "ComparisonRow", "compare"]
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One schedule under the costs of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        The schedule.
+    makespan : float
+        In the costs' unit of time.
+    bubble_fraction, bubble_ratio, span_bubble : float
+        The bubble on its three bases, see `Timeline`.
+    peak_activations : float
+        Micro-batches that the fullest rank holds, in units of a rank's share of the
+        model: a chunk of a rank that holds v chunks counts 1/v.
+    peak_memory : float
+        Bytes of the fullest rank, weights included.
+    weights : int
+        Copies of the model's weights over all ranks: 2 for bidirectional schedules, and for
+        ``pipedream`` the versions that its fullest rank stashes.
+    transfers : int
+        Activations and gradients sent between ranks in one step.
+    speedup : float
+        1F1B's makespan over this one's.
+    """
+
+    name: str
+    makespan: float
+    bubble_fraction: float
+    bubble_ratio: float
+    span_bubble: float
+    peak_activations: float
+    peak_memory: float
+    weights: int
+    transfers: int
+    speedup: float
+
+
+class Comparison(Sequence[ComparisonRow]):
+    """The rows of a comparison, fastest first, and why the others are left out.
+
+    Prints as an aligned table; `to_dict` gives plain columns (``pandas.DataFrame(c.to_dict())``).
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        Name and reason of each schedule without a row.
+    timelines : dict of str to Timeline
+        The simulated schedule behind each row.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[ComparisonRow],
+        left_out: dict[str, str],
+        timelines: dict[str, Timeline],
+    ) -> None:
+        self._rows = tuple(rows)
+        self.left_out = dict(left_out)
+        self.timelines = dict(timelines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[ComparisonRow]:
+        return iter(self._rows)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns by name, each a list with one entry a row.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> ps.compare(4, 8, schedules=["1f1b", "gpipe"]).to_dict()["makespan"]
+        [33.0, 33.0]
+        """
+        return {f.name: [getattr(row, f.name) for row in self] for f in fields(ComparisonRow)}
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        head = [
+            "schedule", "makespan", "bubble_fraction", "bubble_ratio", "span_bubble",
+            "peak held", "peak bytes", "weights", "transfers", "vs 1f1b",
+        ]  # fmt: skip
+        body = [
+            [
+                row.name,
+                f"{row.makespan:.6g}",
+                f"{row.bubble_fraction:.4f}",
+                f"{row.bubble_ratio:.4f}",
+                f"{row.span_bubble:.4f}",
+                f"{row.peak_activations:.4g}",
+                f"{row.peak_memory:.4g}",
+                f"{row.weights}x",
+                str(row.transfers),
+                f"{row.speedup:.3f}x",
+            ]
+            for row in self
+        ]
+        return head, body
+
+    def __str__(self) -> str:
+        head, body = self._cells()
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(w) if i == 0 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
+            ).rstrip()
+            for cells in [head, *body]
+        ]
+        lines += [f"left out: {name}: {why}" for name, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self)} schedules, {len(self.left_out)} left out>"
+
+    def _repr_html_(self) -> str:
+        head, body = self._cells()
+        top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+            for cells in body
+        )
+        out = "".join(
+            f"<li>{escape(name)}: {escape(why)}</li>" for name, why in self.left_out.items()
+        )
+        out = f"<p>left out</p><ul>{out}</ul>" if out else ""
+        return f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>{out}"
+
+
+def compare(
+    p: SupportsIndex,
+    m: SupportsIndex,
+    costs: Costs | None = None,
+    memory: float | None = None,
+    schedules: Iterable[str] | None = None,
+) -> Comparison:
+    """Simulate many schedules of one model on one set of costs.
+
+    The costs are those of the model cut into `p` stages, one a rank. A schedule with k stages
+    a rank cuts each of those into k equal parts: times and bytes of a part are 1/k of the
+    stage's, a transfer costs what it costs.
+
+    Parameters
+    ----------
+    p : int
+        Ranks, at least 1.
+    m : int
+        Micro-batches, at least 1.
+    costs : Costs, optional
+        Scalars, or one value for each of p stages; ``Costs()`` by default (F 1, B 2).
+    memory : float, optional
+        Bytes that a rank has; schedules that need more are left out.
+    schedules : iterable of str, optional
+        Names from `SCHEDULES`, all of those that train by default.
+
+    Returns
+    -------
+    Comparison
+        One row a schedule, fastest first.
+
+    Raises
+    ------
+    ValueError
+        An unknown name, costs that do not fit p stages, a batch of costs.
+
+    Notes
+    -----
+    Linear in the number of ops of all the schedules.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> table = ps.compare(4, 8, schedules=["gpipe", "1f1b", "zb-h1"])
+    >>> [(row.name, row.makespan, row.peak_activations) for row in table]
+    [('zb-h1', 27.0, 4.0), ('1f1b', 33.0, 4.0), ('gpipe', 33.0, 8.0)]
+    """
+    costs = Costs() if costs is None else costs
+    if costs.batch is not None:
+        raise ValueError(f"compare takes one set of costs, got a batch of {costs.batch}")
+    names = [n for n in SCHEDULES if n != "forward"] if schedules is None else list(schedules)
+    base = generate("1f1b", p, m).simulate(costs)
+    rows: list[ComparisonRow] = []
+    left_out: dict[str, str] = {}
+    timelines: dict[str, Timeline] = {}
+    for name in names:
+        if name not in SCHEDULES:
+            generate(name, p, m)  # raises, naming what there is
+        try:
+            schedule = generate(name, p, m).check()
+        except ValueError as error:  # a rule of the family, or (ScheduleError) a deadlock
+            left_out[name] = str(error)
+            continue
+        share = max(schedule.num_stages // schedule.p, 1)
+        timeline = schedule.simulate(_split(costs, share))
+        need = timeline.peak_memory
+        if memory is not None and float(need.max()) > memory:
+            worst = int(np.argmax(need))
+            left_out[name] = (
+                f"needs {need[worst]:.6g} bytes on rank {worst}, more than memory={memory:.6g}"
+            )
+            continue
+        timelines[name] = timeline
+        rows.append(_row(timeline, share, base.makespan))
+    rows.sort(key=lambda row: (row.makespan, row.peak_memory))
+    return Comparison(rows, left_out, timelines)
+
+
+def _row(timeline: Timeline, share: int, base: float) -> ComparisonRow:
+    schedule = timeline.schedule
+    held = sum(len(stages) for stages in schedule.placement)
+    weights = max(round(held / schedule.num_stages), 1)
+    if schedule.name == "pipedream":  # one version per micro-batch in flight
+        weights = int(timeline.peak_activations.max())
+    return ComparisonRow(
+        name=schedule.name,
+        makespan=timeline.makespan,
+        bubble_fraction=timeline.bubble_fraction,
+        bubble_ratio=timeline.bubble_ratio,
+        span_bubble=timeline.span_bubble,
+        peak_activations=float(timeline.peak_activations.max()) / share,
+        peak_memory=float(timeline.peak_memory.max()),
+        weights=weights,
+        transfers=_transfers(schedule),
+        speedup=base / timeline.makespan if timeline.makespan else 1.0,
+    )
+
+
+def _transfers(schedule: Schedule) -> int:
+    """Boundaries between different ranks, counted for every micro-batch and direction."""
+    ops, m = schedule.ops, schedule.num_microbatches
+    rank_of = np.repeat(np.arange(schedule.p), np.diff(schedule.offsets))
+    forward = ops["kind"] == 0
+    home = np.full((schedule.num_stages, m), -1)
+    home[ops["stage"][forward], ops["microbatch"][forward]] = rank_of[forward]
+    crossings = int(np.count_nonzero(home[1:] != home[:-1]))
+    trains = bool(np.any((ops["kind"] == 1) | (ops["kind"] == 2)))
+    return crossings * (2 if trains else 1)
+
+
+def _split(costs: Costs, parts: int) -> Costs:
+    """The costs of the same model with every stage cut into equal parts."""
+    if parts == 1:
+        return costs
+
+    def stage(value: Any) -> Any:
+        if value is None:
+            return None
+        return np.repeat(value, parts) / parts if isinstance(value, np.ndarray) else value / parts
+
+    def boundary(value: Any) -> Any:
+        # A cut inside a stage sends what the boundary behind the stage sends.
+        if not isinstance(value, np.ndarray) or not len(value):
+            return value
+        return np.repeat(np.append(value, value[-1]), parts)[:-1]
+
+    return Costs(
+        stage(costs.forward),
+        backward_input=stage(costs.backward_input),
+        backward_weight=stage(costs.backward_weight),
+        overlap=stage(costs.overlap),
+        transfer=boundary(costs.transfer),
+        transfer_backward=boundary(costs.transfer_backward),
+        microbatch_scale=costs.microbatch_scale,
+        activation=stage(costs.activation),
+        activation_kept=stage(costs.activation_kept),
+        static=stage(costs.static),
+        link=costs.link,
+    )
