@@ -13,10 +13,15 @@ from pipesched.costs import Costs
 from pipesched.generate import SCHEDULES, generate
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from pipesched.schedule import Schedule
     from pipesched.timeline import Timeline
 
-__all__ = ["Comparison", "ComparisonRow", "compare"]
+#: The bases that `plot_bubble` draws.
+_BASES = ("bubble_fraction", "bubble_ratio", "span_bubble")
+
+__all__ = ["Comparison", "ComparisonRow", "compare", "plot_bubble", "plot_comparison"]
 
 
 @dataclass(frozen=True)
@@ -291,3 +296,87 @@ def _split(costs: Costs, parts: int) -> Costs:
         static=stage(costs.static),
         link=costs.link,
     )
+
+
+def plot_comparison(timelines: Iterable[Schedule | Timeline], axes: Any = None) -> np.ndarray:
+    """Draw timelines under each other on one time axis (extra ``plot``).
+
+    Parameters
+    ----------
+    timelines : iterable of Timeline or Schedule
+        What to draw, from top to bottom; a Schedule is simulated with ``Costs()``.
+    axes : array of matplotlib Axes, optional
+        One for each; a new figure by default.
+
+    Returns
+    -------
+    numpy.ndarray
+        The axes.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed; the message names the command that installs it.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> axes = ps.plot_comparison([ps.generate(name, 4, 8) for name in ("1f1b", "zb-h1")])
+    >>> len(axes)
+    2
+    """
+    from pipesched.draw.plot import comparison
+
+    found = [t.simulate() if hasattr(t, "simulate") else t for t in timelines]
+    return comparison(found, axes)
+
+
+def plot_bubble(
+    p: SupportsIndex,
+    m: Iterable[SupportsIndex],
+    schedules: Iterable[str] = ("gpipe", "interleaved-1f1b", "zb-h1", "zb-v"),
+    costs: Costs | None = None,
+    basis: str = "bubble_fraction",
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the simulated bubble against the number of micro-batches (extra ``plot``).
+
+    Parameters
+    ----------
+    p : int
+        Ranks.
+    m : iterable of int
+        The numbers of micro-batches; where a schedule's rule forbids one, its line has
+        no point there.
+    schedules : iterable of str
+        Names from `SCHEDULES`, one line each.
+    costs : Costs, optional
+        As for `compare`.
+    basis : {"bubble_fraction", "bubble_ratio", "span_bubble"}
+        Which bubble.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> ax = ps.plot_bubble(4, [4, 8, 16], schedules=["gpipe", "zb-h1"])
+    >>> [len(line.get_xdata()) for line in ax.lines]
+    [3, 3]
+    """
+    from pipesched.draw.plot import bubble_curves
+
+    if basis not in _BASES:
+        raise ValueError(f"basis must be one of {', '.join(_BASES)}, got {basis!r}")
+    names, counts = list(schedules), list(m)
+    points: dict[str, tuple[list[Any], list[float]]] = {name: ([], []) for name in names}
+    for count in counts:
+        found = compare(p, count, costs, schedules=names)
+        for row in found:
+            points[row.name][0].append(count)
+            points[row.name][1].append(getattr(row, basis))
+    return bubble_curves(points, ax, basis)
