@@ -1,0 +1,247 @@
+"""The command line, run as a person runs it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import pipesched as ps
+from pipesched.cli import main
+
+FILE = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+
+
+@pytest.fixture
+def schedule_file(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(FILE)
+    return str(path)
+
+
+def run(capsys, *argv: str) -> tuple[int, str, str]:
+    status = main(argv)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_show_draws(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    status, out, err = run(capsys, "show", "1f1b", "-p", "4", "-m", "8")
+    assert (status, err) == (0, "")
+    assert "rank 3" in out
+    assert "makespan 33, bubble_fraction 0.2727" in out
+
+
+def test_options_of_the_family(capsys):
+    status, out, _ = run(capsys, "show", "interleaved-1f1b", "-p", "2", "-m", "4", "--v", "3")
+    assert status == 0
+    assert "6 stages" in out
+
+
+def test_show_a_file_and_standard_input(capsys, monkeypatch, schedule_file):
+    import io
+
+    first = run(capsys, "show", schedule_file)[1]
+    assert first.startswith("mine: 2 ranks")
+    monkeypatch.setattr("sys.stdin", io.StringIO(FILE))
+    assert run(capsys, "show", "-")[1].split("\n")[1:] == first.split("\n")[1:]
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("a.png", b"\x89PNG"),
+        ("a.svg", b"<svg"),
+        ("a.html", b"<!DOCTYPE html>"),
+        ("a.txt", b"1f1b"),
+        ("a.csv", b"0F0"),
+        ("a.json", b"{"),
+        ("a.trace.json", b'{"displayTimeUnit"'),
+    ],
+)
+def test_the_output_tells_the_format(capsys, tmp_path, name, begins):
+    path = tmp_path / name
+    assert run(capsys, "show", "1f1b", "-p", "2", "-m", "4", "-o", str(path))[0] == 0
+    assert path.read_bytes().startswith(begins)
+
+
+def test_check(capsys, tmp_path, schedule_file):
+    assert run(capsys, "check", schedule_file)[:2] == (
+        0,
+        "legal: 2 ranks, 2 stages, 2 micro-batches, 8 ops\n",
+    )
+    bad = tmp_path / "bad.csv"
+    bad.write_text("0F0,0B0\n1B0,1F0\n")
+    status, out, err = run(capsys, "check", str(bad))
+    assert (status, out) == (1, "")
+    assert err == "pipesched: rank 1, op 0: 1B0 before its forward 1F0\n"
+    status, out, err = run(capsys, "check", str(bad), "--json")
+    assert (status, err) == (1, "")
+    assert json.loads(out)["legal"] is False
+    assert json.loads(out)["rank"] == 1
+
+
+def test_simulate_with_costs(capsys, tmp_path, schedule_file):
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"forward": [1, 3], "transfer": 0.5, "note": "made up"}')
+    status, out, _ = run(capsys, "simulate", schedule_file, "--costs", str(costs), "--json")
+    assert status == 0
+    found = json.loads(out)
+    expected = ps.Schedule.from_rows(FILE.splitlines()).simulate(
+        ps.Costs(forward=[1, 3], transfer=0.5)
+    )
+    assert found["makespan"] == expected.makespan
+    assert found["peak_activations"] == expected.peak_activations.tolist()
+
+
+def test_convert_there_and_back(capsys, tmp_path, schedule_file):
+    rows, back, comms = (str(tmp_path / n) for n in ("a.json", "b.csv", "c.csv"))
+    assert run(capsys, "convert", schedule_file, "--format", "rows", "-o", rows)[0] == 0
+    assert run(capsys, "convert", rows, "-o", back)[0] == 0
+    original = ps.Schedule.from_rows(FILE.splitlines())
+    assert ps.read_torch_csv(back) == original
+    assert run(capsys, "convert", schedule_file, "--comms", "-o", comms)[0] == 0
+    assert ps.read_torch_csv(comms) == original.lower()
+
+
+def test_convert_writes_csv_to_standard_output(capsys):
+    status, out, _ = run(capsys, "convert", "1f1b", "-p", "2", "-m", "2")
+    assert status == 0
+    assert out.split() == FILE.split()
+
+
+def test_compare(capsys):
+    status, out, _ = run(capsys, "compare", "-p", "4", "-m", "8")
+    assert status == 0
+    assert "vs 1f1b" in out
+    status, out, _ = run(capsys, "compare", "-p", "4", "-m", "8", "--schedules", "1f1b", "--json")
+    assert json.loads(out)["rows"][0]["makespan"] == 33
+
+
+def test_schedules(capsys):
+    listed = run(capsys, "schedules")[1]
+    for name in ps.SCHEDULES:
+        assert f"\n{name} " in "\n" + listed
+        assert ps.SCHEDULES[name].summary in run(capsys, "schedules", name)[1]
+    assert len(json.loads(run(capsys, "schedules", "--json")[1])) == len(ps.SCHEDULES)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["show", "1f1b"], "1f1b needs -p RANKS and -m MICROBATCHES"),
+        (["show", "1f1b", "-p", "0", "-m", "4"], "p must be at least 1, got 0"),
+        (["show", "1f1b", "-p", "99999999999999999999", "-m", "4"], "p"),
+        (["show", "1f1", "-p", "2", "-m", "4"], "did you mean '1f1b'"),
+        (["show", "no-such-file.csv"], "neither a file nor a schedule"),
+        (["show", "1f1b", "-p", "2", "-m", "4", "--v", "2"], "v"),
+        (["show", "1f1b", "-p", "2", "-m", "4", "-o", "a.bmp"], "cannot tell a format"),
+        (["show", "1f1b", "-p", "2", "-m", "4", "-o", "no/such/folder/a.svg"], "No such file"),
+        (["show", "1f1b", "-p", "2", "-m", "4", "--costs", "none.json"], "No such file"),
+        (["compare", "-p", "2", "-m", "4", "--schedules", "x"], "no schedule is named 'x'"),
+        (["schedules", "x"], "no schedule is named 'x'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(capsys, argv, says):
+    status, out, err = run(capsys, *argv)
+    assert status == 2
+    assert out == ""
+    assert err.startswith("pipesched: ")
+    assert err.count("\n") == 1
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["sho"], ["show"], ["show", "1f1b", "-p", "x"], ["compare", "-p", "2"]]
+)
+def test_wrong_words_are_one_line_and_status_2(capsys, argv):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    out, err = capsys.readouterr()
+    assert (stop.value.code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0F0,0Q1\n", "0Q1"),
+        ("[[1,2]]", "row 0"),
+        ('{"rows": 3}', "no list of rows"),
+        ("[[", "not JSON"),
+        ("\x00\x01", ""),
+        ("", ""),
+    ],
+)
+def test_bad_files(capsys, tmp_path, text, says):
+    path = tmp_path / "bad"
+    path.write_text(text)
+    status, out, err = run(capsys, "show", str(path))
+    assert (status, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_binary_files(capsys, tmp_path):
+    path = tmp_path / "bad"
+    path.write_bytes(b"\xff\xfe\x00\x80")
+    assert run(capsys, "show", str(path))[0] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"forwards": 1}', '{"forward": -1}', '{"forward": "x"}', "[" * 100000]
+)
+def test_bad_costs(capsys, tmp_path, text):
+    path = tmp_path / "costs.json"
+    path.write_text(text)
+    status, _, err = run(capsys, "show", "1f1b", "-p", "2", "-m", "2", "--costs", str(path))
+    assert status == 2
+    assert "costs.json" in err
+    assert err.count("\n") == 1
+
+
+def test_help_shows_examples(capsys):
+    for argv in (["--help"], ["show", "--help"], ["compare", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            main(argv)
+        assert stop.value.code == 0
+        assert "example" in capsys.readouterr().out
+
+
+def test_missing_extra_names_the_command(run_python):
+    out = run_python(
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from pipesched.cli import main\n"
+        "sys.stderr = sys.stdout\n"
+        "print(main(['show', '1f1b', '-p', '2', '-m', '2', '-o', 'a.png']))"
+    )
+    assert "pip install 'pipesched[plot]'" in out
+    assert out.endswith("2\n")
+
+
+def test_a_closed_pipe_is_quiet():
+    command = [sys.executable, "-m", "pipesched", "convert", "gpipe", "-p", "64", "-m", "2000"]
+    reader, writer = os.pipe()
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    os.read(reader, 10)
+    os.close(reader)
+    _, err = process.communicate(timeout=60)
+    assert err == b""
+
+
+def test_the_installed_command(tmp_path):
+    script = os.path.join(os.path.dirname(sys.executable), "pipesched")
+    for command in ([script], [sys.executable, "-m", "pipesched"]):
+        done = subprocess.run(
+            [*command, "show", "1f1b", "-p", "2", "-m", "2"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0
+        assert "rank 1" in done.stdout
