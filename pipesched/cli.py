@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pipesched._names import no_such
 from pipesched.check import ScheduleError
 from pipesched.costs import Costs
 from pipesched.generate import SCHEDULES, generate
@@ -129,7 +130,7 @@ def _schedules(arguments: argparse.Namespace) -> int:
     families = list(SCHEDULES.values())
     if arguments.name is not None:
         if arguments.name not in SCHEDULES:
-            generate(arguments.name, 1, 1)  # raises, naming what there is
+            raise ValueError(no_such("schedule", arguments.name, SCHEDULES))
         families = [SCHEDULES[arguments.name]]
     if arguments.json:
         _write(json.dumps([_family(f) for f in families], indent=1) + "\n", arguments.output)
@@ -169,7 +170,7 @@ def _source(arguments: argparse.Namespace) -> Schedule:
         return generate(source, arguments.p, arguments.m, **_options(arguments))
     if arguments.p is not None or arguments.m is not None or _options(arguments):
         if not os.path.exists(source) and source != "-":
-            generate(source, 1, 1)  # raises, naming what there is
+            raise ValueError(no_such("schedule", source, SCHEDULES))
         raise ValueError("-p, -m and options go with a schedule's name, not with a file")
     if source == "-":
         return _parse(sys.stdin.read(), "standard input")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from pipesched._names import no_such
 from pipesched.costs import Costs
 from pipesched.generate import SCHEDULES, generate
 
@@ -214,7 +215,7 @@ def compare(
     timelines: dict[str, Timeline] = {}
     for name in names:
         if name not in SCHEDULES:
-            generate(name, p, m)  # raises, naming what there is
+            raise ValueError(no_such("schedule", name, SCHEDULES))
         try:
             schedule = generate(name, p, m).check()
         except ValueError as error:  # a rule of the family, or (ScheduleError) a deadlock
