@@ -10,18 +10,25 @@ from pipesched.exercise import bubble_formula, bubble_fraction, gpipe_forward_sc
 # is used, so that `import pipesched` takes no longer for all that it offers. Each name
 # also stands in __init__.pyi, for type checkers and editors.
 _HOME = {
+    "Comparison": "compare",
+    "ComparisonRow": "compare",
+    "Costs": "costs",
+    "Fault": "check",
     "KINDS": "check",
     "OP_DTYPE": "schedule",
     "SCHEDULES": "generate",
-    "Costs": "costs",
-    "Fault": "check",
     "Schedule": "schedule",
     "ScheduleError": "check",
     "Timeline": "timeline",
     "Timelines": "timeline",
+    "compare": "compare",
     "generate": "generate",
     "microbatches_for": "formulas",
+    "plot_bubble": "compare",
+    "plot_comparison": "compare",
+    "read_costs": "formats.costs_json",
     "read_torch_csv": "formats.torch_csv",
+    "write_costs": "formats.costs_json",
 }
 # Modules that are public as they are, loaded in the same way.
 _MODULES = ("formulas",)

@@ -2,10 +2,17 @@ from pipesched import formulas as formulas
 from pipesched.check import KINDS as KINDS
 from pipesched.check import Fault as Fault
 from pipesched.check import ScheduleError as ScheduleError
+from pipesched.compare import Comparison as Comparison
+from pipesched.compare import ComparisonRow as ComparisonRow
+from pipesched.compare import compare as compare
+from pipesched.compare import plot_bubble as plot_bubble
+from pipesched.compare import plot_comparison as plot_comparison
 from pipesched.costs import Costs as Costs
 from pipesched.exercise import bubble_formula as bubble_formula
 from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
+from pipesched.formats.costs_json import read_costs as read_costs
+from pipesched.formats.costs_json import write_costs as write_costs
 from pipesched.formats.torch_csv import read_torch_csv as read_torch_csv
 from pipesched.formulas import microbatches_for as microbatches_for
 from pipesched.generate import SCHEDULES as SCHEDULES

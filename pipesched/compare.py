@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -38,8 +39,9 @@ class ComparisonRow:
     bubble_fraction, bubble_ratio, span_bubble : float
         The bubble on its three bases, see `Timeline`.
     peak_activations : float
-        Micro-batches that the fullest rank holds, in units of a rank's share of the
-        model: a chunk of a rank that holds v chunks counts 1/v.
+        Whole micro-batches that the fullest rank holds, in units of a rank's share of the
+        model: a chunk of a rank that holds v chunks counts 1/v, a split of a micro-batch in
+        k counts 1/k.
     peak_memory : float
         Bytes of the fullest rank, weights included.
     weights : int
@@ -169,7 +171,8 @@ def compare(
 
     The costs are those of the model cut into `p` stages, one a rank. A schedule with k stages
     a rank cuts each of those into k equal parts: times and bytes of a part are 1/k of the
-    stage's, a transfer costs what it costs.
+    stage's, a transfer costs what it costs. A schedule that cuts micro-batches into k
+    (``seq-1f1b``) has 1/k of the times, transfers and activations in each.
 
     Parameters
     ----------
@@ -222,7 +225,8 @@ def compare(
             left_out[name] = str(error)
             continue
         share = max(schedule.num_stages // schedule.p, 1)
-        timeline = schedule.simulate(_split(costs, share))
+        pieces = schedule.num_microbatches // operator.index(m)
+        timeline = schedule.simulate(_split(costs, share, pieces, operator.index(m)))
         need = timeline.peak_memory
         if memory is not None and float(need.max()) > memory:
             worst = int(np.argmax(need))
@@ -231,12 +235,12 @@ def compare(
             )
             continue
         timelines[name] = timeline
-        rows.append(_row(timeline, share, base.makespan))
+        rows.append(_row(timeline, share * pieces, base.makespan))
     rows.sort(key=lambda row: (row.makespan, row.peak_memory))
     return Comparison(rows, left_out, timelines)
 
 
-def _row(timeline: Timeline, share: int, base: float) -> ComparisonRow:
+def _row(timeline: Timeline, pieces: int, base: float) -> ComparisonRow:
     schedule = timeline.schedule
     held = sum(len(stages) for stages in schedule.placement)
     weights = max(round(held / schedule.num_stages), 1)
@@ -248,7 +252,7 @@ def _row(timeline: Timeline, share: int, base: float) -> ComparisonRow:
         bubble_fraction=timeline.bubble_fraction,
         bubble_ratio=timeline.bubble_ratio,
         span_bubble=timeline.span_bubble,
-        peak_activations=float(timeline.peak_activations.max()) / share,
+        peak_activations=float(timeline.peak_activations.max()) / pieces,
         peak_memory=float(timeline.peak_memory.max()),
         weights=weights,
         transfers=_transfers(schedule),
@@ -268,9 +272,9 @@ def _transfers(schedule: Schedule) -> int:
     return crossings * (2 if trains else 1)
 
 
-def _split(costs: Costs, parts: int) -> Costs:
-    """The costs of the same model with every stage cut into equal parts."""
-    if parts == 1:
+def _split(costs: Costs, parts: int, pieces: int, m: int) -> Costs:
+    """The costs of the same model with every stage cut into parts, every micro-batch in pieces."""
+    if parts == pieces == 1:
         return costs
 
     def stage(value: Any) -> Any:
@@ -284,6 +288,9 @@ def _split(costs: Costs, parts: int) -> Costs:
             return value
         return np.repeat(np.append(value, value[-1]), parts)[:-1]
 
+    scale = costs.microbatch_scale
+    if pieces > 1:
+        scale = np.repeat(np.ones(m) if scale is None else scale, pieces) / pieces
     return Costs(
         stage(costs.forward),
         backward_input=stage(costs.backward_input),
@@ -291,7 +298,7 @@ def _split(costs: Costs, parts: int) -> Costs:
         overlap=stage(costs.overlap),
         transfer=boundary(costs.transfer),
         transfer_backward=boundary(costs.transfer_backward),
-        microbatch_scale=costs.microbatch_scale,
+        microbatch_scale=scale,
         activation=stage(costs.activation),
         activation_kept=stage(costs.activation_kept),
         static=stage(costs.static),

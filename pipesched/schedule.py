@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipesched.check import check_form
+from pipesched.check import ScheduleError, check_form
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import numpy.typing as npt
+    from matplotlib.axes import Axes
 
     from pipesched.costs import Costs
     from pipesched.formats.torch_report import TorchReport
@@ -420,6 +422,10 @@ class Schedule:
 
         return torch_report(self)
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw `simulate()` with matplotlib, see `Timeline.plot`."""
+        return self.simulate().plot(ax)
+
     def __len__(self) -> int:
         return len(self._ops)
 
@@ -458,6 +464,19 @@ class Schedule:
     def __reduce__(self) -> tuple:
         state = (self._ops, self._offsets, self._num_stages, self._num_microbatches, self._name)
         return Schedule.from_arrays, state
+
+    def __str__(self) -> str:
+        """The drawing of ``simulate()`` (F 1, B 2); what is wrong where that cannot run."""
+        try:
+            return str(self.simulate())
+        except ScheduleError as error:
+            return f"{self!r}\nit cannot run: {error}"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.simulate()._repr_html_()
+        except ScheduleError:
+            return f"<pre>{escape(str(self))}</pre>"
 
     def __repr__(self) -> str:
         counts = [

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from matplotlib.axes import Axes
+
     from pipesched.costs import Costs
     from pipesched.schedule import Schedule
 
@@ -279,6 +283,107 @@ class Timeline(_Frozen):
         if np.isin(self.schedule.ops["kind"], (_B, _I)).any():
             return _training_bound(self.schedule, tables)
         return _inference_bound(self.schedule, tables)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the timeline with matplotlib (extra ``plot``): a row a rank, a box an op.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+            Save it with ``ax.figure.savefig("a.png")`` (or ``.svg``, ``.pdf``).
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed; the message names the command that installs it.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> ax = ps.generate("1f1b", 4, 8).simulate().plot()
+        >>> [label.get_text() for label in ax.get_yticklabels()]
+        ['rank 0', 'rank 1', 'rank 2', 'rank 3']
+        """
+        from pipesched.draw.plot import gantt
+
+        return gantt(self, ax)
+
+    def plot_memory(self, ax: Axes | None = None) -> Axes:
+        """Draw the bytes that each rank holds over time (extra ``plot``).
+
+        With more than eight ranks, eight that are spread over them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> ax = ps.generate("1f1b", 4, 8).simulate().plot_memory()
+        >>> ax.get_ylabel()
+        'bytes held'
+        """
+        from pipesched.draw.plot import memory
+
+        return memory(self, ax)
+
+    def to_chrome_trace(self, path: str | PathLike[str] | TextIO, unit: str = "ms") -> None:
+        """Write the timeline as a trace for Perfetto or chrome://tracing.
+
+        One track a rank with the ops' durations, arrows along the dependencies between
+        ranks, a counter of the bytes each rank holds.
+
+        Parameters
+        ----------
+        path : path or text stream
+            Where to write the JSON.
+        unit : {"ms", "s", "us", "ns"}
+            The unit of time that the costs are in.
+
+        Raises
+        ------
+        ValueError
+            `unit` is not one of those.
+        OSError
+            The file cannot be written.
+
+        Notes
+        -----
+        Linear in the number of ops, written in blocks.
+
+        Examples
+        --------
+        >>> import io, json
+        >>> import pipesched as ps
+        >>> stream = io.StringIO()
+        >>> ps.generate("1f1b", 2, 2).simulate().to_chrome_trace(stream)
+        >>> json.loads(stream.getvalue())["traceEvents"][0]["args"]["name"]
+        '1f1b'
+        """
+        from pipesched.formats.chrome_trace import write
+
+        write(self, path, unit)
+
+    def __str__(self) -> str:
+        from pipesched.draw.text import render
+
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        from pipesched.draw.svg import notebook
+
+        return notebook(self)
 
     def __repr__(self) -> str:
         return (

@@ -50,4 +50,4 @@ def ink(colour: str) -> str:
 
     red, green, blue = (linear(c) for c in channels(colour))
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return "#FFFFFF" if luminance < 0.179 else "#111111"
+    return "#FFFFFF" if luminance < 0.19 else "#111111"

@@ -49,14 +49,14 @@ def render(timeline: Timeline) -> str:
     body = (
         _overview(timeline, scene, span, scale, row) if overview else _boxes(timeline, scene, scale)
     )
-    heading = escape(timeline.schedule.name)
+    heading = _text(timeline.schedule.name)
     note = f" (overview of {len(scene):,} ops)" if overview else ""
     parts = [
         _axis(span, scale, p, row),
         _rank_names(p, row, span, scale),
         body,
         _legend(timeline, scene, TOP + p * row + 32, overview),
-        f'<text class="s" x="8" y="{TOP + p * row + 54:.6g}">{escape(summary(timeline))}</text>',
+        f'<text class="s" x="8" y="{TOP + p * row + 54:.6g}">{_text(summary(timeline))}</text>',
     ]
     inner = "".join(parts)
     # Two pictures on one page must not share style rules by accident.
@@ -77,7 +77,7 @@ def notebook(timeline: Timeline) -> str:
 
 def page(timeline: Timeline) -> str:
     """The picture as a complete HTML document."""
-    title = escape(timeline.schedule.name)
+    title = _text(timeline.schedule.name)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<link rel="icon" href="data:,">'
@@ -86,6 +86,11 @@ def page(timeline: Timeline) -> str:
         f"<title>{title} - pipesched</title></head>"
         f'<body style="margin:16px">{notebook(timeline)}</body></html>\n'
     )
+
+
+def _text(text: str) -> str:
+    """Escaped for XML, which has no control characters and no lone surrogates."""
+    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
 def _style(scope: str) -> str:
@@ -183,7 +188,7 @@ def _boxes(timeline: Timeline, scene: Scene, scale: float) -> str:
     for op, partner, rank, chunk, other, chunks, x0, x1, start, end in columns:
         y = TOP + rank * ROW + (ROW - BOX) // 2
         width = max(x1 - x0 - 0.6, 0.4)  # a hair between neighbours
-        title = words[op] if partner < 0 else f"{words[op]} & {words[partner]}"
+        title = words[op] if partner < 0 else f"{words[op]} &amp; {words[partner]}"
         before = cause[op]
         if before < 0:
             waited = "waited for nothing"

@@ -136,19 +136,20 @@ class _Drawing:
         room = self.columns / self.span
         # A column of air behind the label, unless the picture fits one line without it.
         wanted = (label if label / typical <= room < (label + 1) / typical else label + 1) / typical
-        if math.isclose(typical, round(typical)) and round(typical) > 0:
-            wanted = math.ceil(wanted)  # whole columns a unit: equal ops look equal
+        # Where times are small whole numbers, whole columns a unit: equal ops look equal.
+        whole = typical <= 8 and typical.is_integer()
+        if whole:
+            wanted = math.ceil(wanted)
         if wanted <= room:
-            stretched = min(math.floor(room), 2 * wanted) if wanted >= 1 else room
-            self.scale = max(stretched, wanted)
+            self.scale = min(math.floor(room) if whole else room, 2 * wanted)
         else:
             # Shrink until it fits, but never below a column for a typical box.
             self.scale = wanted
             if wanted * self.span > systems * self.columns:
                 self.scale = max(1 / typical, systems * self.columns / self.span)
         per_system = self.columns / self.scale
-        if math.floor(per_system) >= 1 and float(typical).is_integer():
-            per_system = float(math.floor(per_system))
+        if per_system >= typical:  # fold between boxes of the typical length
+            per_system = math.floor(per_system / typical) * typical
         count = max(1, math.ceil(self.span / per_system - 1e-9))
         edges = [(i * per_system, min((i + 1) * per_system, self.span)) for i in range(count)]
         self.left_out = None
