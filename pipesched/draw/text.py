@@ -90,14 +90,7 @@ class _Drawing:
     def __init__(self, timeline: Timeline, scene: Scene, terminal: Terminal) -> None:
         self.scene, self.terminal = scene, terminal
         self.schedule = timeline.schedule
-        ops = self.schedule.ops
-        self.kind = ops["kind"][scene.op].tolist()
-        self.labels = [
-            self._label(*box)
-            for box in zip(
-                scene.op.tolist(), scene.partner.tolist(), scene.chunk.tolist(), strict=True
-            )
-        ]
+        self.kind = self.schedule.ops["kind"][scene.op]
         self.start = scene.start - scene.origin
         self.end = scene.end - scene.origin
         self.span = float(self.end.max())
@@ -106,13 +99,21 @@ class _Drawing:
         self.shown_ranks = self._choose_ranks()
         self._choose_scale()
 
-    def _label(self, op: int, partner: int, chunk: int) -> str:
-        def word(index: int) -> str:
-            _, microbatch, kind, _ = self.schedule.ops[index].item()
-            letter = "" if self.terminal.colour else palette.KIND_LETTERS[kind]
-            return f"{letter.lower() if chunk else letter}{microbatch}"
+    def _label(self, box: int) -> str:
+        """The micro-batch of a box, behind the kind's letter where colour does not tell it."""
 
+        def word(op: int) -> str:
+            _, microbatch, kind, _ = self.schedule.ops[op].item()
+            letter = "" if self.terminal.colour else palette.KIND_LETTERS[kind]
+            return f"{letter.lower() if self.scene.chunk[box] else letter}{microbatch}"
+
+        op, partner = int(self.scene.op[box]), int(self.scene.partner[box])
         return word(op) if partner < 0 else f"{word(op)}/{word(partner)}"
+
+    def _label_width(self) -> int:
+        """Of the longest label."""
+        one = len(str(self.schedule.num_microbatches - 1)) + (not self.terminal.colour)
+        return 2 * one + 1 if (self.scene.partner >= 0).any() else one
 
     def _choose_ranks(self) -> list[int]:
         """All ranks, or the first and the last of them around a gap (-1)."""
@@ -131,7 +132,7 @@ class _Drawing:
             return
         # Room for the label of all but the shortest tenth of the boxes.
         typical = float(np.quantile(positive, 0.1))
-        label = max(map(len, self.labels))
+        label = self._label_width()
         systems = max(1, MAX_LINES // (len(self.shown_ranks) + 1))
         room = self.columns / self.span
         # A column of air behind the label, unless the picture fits one line without it.
@@ -161,7 +162,7 @@ class _Drawing:
 
     def lines(self) -> list[str]:
         out: list[str] = []
-        by_rank = {r: np.flatnonzero(self.scene.rank == r) for r in self.shown_ranks if r >= 0}
+        bounds = np.searchsorted(self.scene.rank, np.arange(self.schedule.p + 1))
         for begin, stop in self.windows:
             if self.left_out is not None and math.isclose(begin, self.left_out[1]):
                 out.append(self._gap_line())
@@ -172,7 +173,7 @@ class _Drawing:
                     continue
                 bar = "│" if self.terminal.unicode else "|"
                 name = f"rank {r}".ljust(self.name_width)
-                out.append(name + bar + self._row(by_rank[r], begin, stop))
+                out.append(name + bar + self._row(np.arange(bounds[r], bounds[r + 1]), begin, stop))
             out.append(self._axis(begin, stop))
         if self.left_out is not None and math.isclose(self.left_out[1], self.span):
             out.append(self._gap_line())
@@ -212,8 +213,8 @@ class _Drawing:
         return text
 
     def _box(self, box: int, width: int, fillings: tuple[str, ...], fresh: bool) -> str:
-        kind = self.kind[box]
-        label = self.labels[box] if fresh else ""
+        kind = int(self.kind[box])
+        label = self._label(box) if fresh else ""
         if self.terminal.colour:
             text = label.center(width) if len(label) <= width else " " * width
             back = palette.TERMINAL_FILLS[kind][min(int(self.scene.chunk[box]), 1)]

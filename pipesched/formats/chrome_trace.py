@@ -23,8 +23,6 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 _BLOCK = 1 << 14  # ops turned into text at a time: bounds the memory
 _LETTERS = ("F", "B", "I", "W")
 _F, _B, _I = 0, 1, 2
-# chrome://tracing's own colour names, close to those of the drawings.
-_COLOURS = ("thread_state_running", "terrible", "bad", "yellow")
 
 
 def write(timeline: Timeline, path: str | os.PathLike[str] | TextIO, unit: str = "ms") -> None:
@@ -98,9 +96,7 @@ def _slices(timeline: Timeline, scale: float) -> Iterator[str]:
                 s2, j2, k2, _ = ops[i + 1].item()
                 name = f"{name} & {s2}{_LETTERS[k2]}{j2}"
             lines.append(
-                f',\n{{"ph":"X","pid":0,"tid":{r},"ts":{t!r},"dur":{d!r},"name":"{name}",'
-                f'"cat":"{_LETTERS[k]}","cname":"{_COLOURS[k]}",'
-                f'"args":{{"stage":{s},"microbatch":{j}}}}}'
+                f',\n{{"ph":"X","pid":0,"tid":{r},"ts":{t!r},"dur":{d!r},"name":"{name}"}}'
             )
         yield "".join(lines)
 
