@@ -51,6 +51,12 @@ class ComparisonRow:
         Activations and gradients sent between ranks in one step.
     speedup : float
         1F1B's makespan over this one's.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> ps.compare(4, 8, schedules=["zb-h1"])[0].makespan
+    27.0
     """
 
     name: str
@@ -72,10 +78,20 @@ class Comparison(Sequence[ComparisonRow]):
 
     Attributes
     ----------
+    rows : tuple of ComparisonRow
+        What indexing and iteration give.
     left_out : dict of str to str
         Name and reason of each schedule without a row.
     timelines : dict of str to Timeline
         The simulated schedule behind each row.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> print(ps.compare(2, 2, schedules=["1f1b", "dualpipe"]))  # doctest: +ELLIPSIS
+    schedule  makespan  bubble_fraction ...
+    1f1b             9           0.3333 ...
+    left out: dualpipe: dualpipe: ...
     """
 
     def __init__(
@@ -84,18 +100,18 @@ class Comparison(Sequence[ComparisonRow]):
         left_out: dict[str, str],
         timelines: dict[str, Timeline],
     ) -> None:
-        self._rows = tuple(rows)
+        self.rows = tuple(rows)
         self.left_out = dict(left_out)
         self.timelines = dict(timelines)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
+        return self.rows[index]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[ComparisonRow]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, each a list with one entry a row.

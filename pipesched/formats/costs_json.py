@@ -62,6 +62,15 @@ def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | No
     note : str, optional
         How the costs were obtained, for people.
 
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+
     Examples
     --------
     >>> import io

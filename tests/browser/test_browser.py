@@ -14,11 +14,9 @@ from selenium.webdriver.common.by import By
 import pipesched as ps
 from pipesched.draw import svg
 
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync "
-    "--disable-dev-shm-usage --window-size=1200,800"
-).split()
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS += ["--disable-quic", "--disable-dev-shm-usage", "--window-size=1200,800"]
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,8 @@ rank 0 |F0----F1----............B0==========F2----B1==========......B2==========
 rank 1 |......F0----B0==========F1----B1==========F2----B2==========............
 time    0           2           4           6           8           10
 F- forward  B= backward  .. idle
-makespan 12, bubble_fraction 0.2500 (idle/total), bubble_ratio 0.3333 (idle/ideal), peak 2 micro-batches held (rank 0)"""
+makespan 12, bubble_fraction 0.2500 (idle/total), bubble_ratio 0.3333 (idle/ideal), \
+peak 2 micro-batches held (rank 0)"""
     )
 
 
