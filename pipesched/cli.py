@@ -6,7 +6,6 @@ Exit status: 0 done, 1 an illegal schedule, 2 bad input (one line on standard er
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import sys
@@ -61,18 +60,17 @@ def _fail(status: int, error: object) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    schedule = _source(arguments)
-    _emit(schedule, schedule.simulate(_costs(arguments)), _format(arguments), arguments.output)
+    _emit(_source(arguments), _costs(arguments), _format(arguments), arguments.output)
     return OK
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     schedule = _source(arguments)
-    timeline = schedule.simulate(_costs(arguments))
     if arguments.json:
-        _write(json.dumps(_measures(timeline), indent=1) + "\n", arguments.output)
+        found = _measures(schedule.simulate(_costs(arguments)))
+        _write(json.dumps(found, indent=1) + "\n", arguments.output)
     else:
-        _emit(schedule, timeline, _format(arguments), arguments.output)
+        _emit(schedule, _costs(arguments), _format(arguments), arguments.output)
     return OK
 
 
@@ -102,10 +100,7 @@ def _convert(arguments: argparse.Namespace) -> int:
         kind = "csv"
     if arguments.comms:
         schedule = schedule.lower()
-    if kind in ("csv", "rows"):
-        _emit(schedule, None, kind, arguments.output)
-    else:
-        _emit(schedule, schedule.simulate(_costs(arguments)), kind, arguments.output)
+    _emit(schedule, _costs(arguments), kind, arguments.output)
     return OK
 
 
@@ -173,25 +168,20 @@ def _source(arguments: argparse.Namespace) -> Schedule:
             raise ValueError(no_such("schedule", source, SCHEDULES))
         raise ValueError("-p, -m and options go with a schedule's name, not with a file")
     if source == "-":
-        return _parse(sys.stdin.read(), "standard input")
+        return _parse(sys.stdin.buffer.read(), "standard input")
     if not os.path.exists(source):
         raise ValueError(
             f"{source!r} is neither a file nor a schedule (there are: {', '.join(SCHEDULES)})"
         )
-    with open(source, encoding="utf-8-sig", newline="") as stream:
-        try:
-            text = stream.read()
-        except UnicodeDecodeError:
-            raise ValueError(f"{source}: not a text file") from None
-    name = os.path.splitext(os.path.basename(source))[0]
-    return _parse(text, name)
+    with open(source, "rb") as stream:
+        return _parse(stream.read(), os.path.splitext(os.path.basename(source))[0])
 
 
-def _parse(text: str, name: str) -> Schedule:
+def _parse(content: bytes, name: str) -> Schedule:
     """Rows as JSON (``[["0F0", ...], ...]`` or ``{"name": ..., "rows": ...}``) or torch's CSV."""
-    if text.lstrip()[:1] in ("[", "{"):
+    if content.lstrip()[:1] in (b"[", b"{"):
         try:
-            found = json.loads(text)
+            found = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{name}: not JSON: {error}") from None
         if isinstance(found, dict):
@@ -199,9 +189,9 @@ def _parse(text: str, name: str) -> Schedule:
         if not isinstance(found, list):
             raise ValueError(f"{name}: no list of rows in the JSON")
         return Schedule.from_rows(found, name=name)
-    from pipesched.formats.torch_csv import read_torch_csv
+    from pipesched.formats.torch_csv import parse_torch_csv
 
-    return read_torch_csv(io.StringIO(text), name=name)
+    return parse_torch_csv(content, name)
 
 
 def _option_names() -> list[str]:
@@ -255,15 +245,18 @@ def _format(arguments: argparse.Namespace) -> str:
     return _PICTURES.get(extension, "text")
 
 
-def _emit(schedule: Schedule, timeline: Timeline | None, kind: str, output: str | None) -> None:
-    """Write a schedule, or its timeline, in one of `_FORMATS`."""
+def _emit(schedule: Schedule, costs: Costs | None, kind: str, output: str | None) -> None:
+    """Write a schedule, or its timeline under costs, in one of `_FORMATS`."""
     if kind == "csv":
         from pipesched.formats.torch_csv import format_torch_csv
 
-        _write(format_torch_csv(schedule), output)
-    elif kind == "rows":
+        _write(format_torch_csv(schedule, comms=schedule.has_comms), output)
+        return
+    if kind == "rows":
         _write(json.dumps({"name": schedule.name, "rows": schedule.rows()}) + "\n", output)
-    elif kind == "json":
+        return
+    timeline = schedule.simulate(costs)
+    if kind == "json":
         _write(
             json.dumps({**_measures(timeline), "rows": schedule.rows()}, indent=1) + "\n", output
         )
@@ -285,22 +278,15 @@ def _emit(schedule: Schedule, timeline: Timeline | None, kind: str, output: str 
     elif kind == "trace":
         from pipesched.formats.chrome_trace import write
 
-        write(timeline, sys.stdout if output in (None, "-") else output)
+        write(timeline, sys.stdout if output is None or output == "-" else output)
     else:
-        _png(timeline, output)
+        from pipesched.draw.plot import save
 
-
-def _png(timeline: Timeline, output: str | None) -> None:
-    from pipesched.draw.plot import save
-
-    if output in (None, "-"):
-        save(timeline, sys.stdout.buffer)
-    else:
-        save(timeline, output)
+        save(timeline, sys.stdout.buffer if output is None or output == "-" else output)
 
 
 def _write(text: str, output: str | None) -> None:
-    if output in (None, "-"):
+    if output is None or output == "-":
         sys.stdout.write(text)
         return
     with open(output, "w", encoding="utf-8", newline="") as stream:

@@ -1,5 +1,6 @@
 """The command line, run as a person runs it."""
 
+import io
 import json
 import os
 import subprocess
@@ -41,11 +42,9 @@ def test_options_of_the_family(capsys):
 
 
 def test_show_a_file_and_standard_input(capsys, monkeypatch, schedule_file):
-    import io
-
     first = run(capsys, "show", schedule_file)[1]
     assert first.startswith("mine: 2 ranks")
-    monkeypatch.setattr("sys.stdin", io.StringIO(FILE))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(FILE.encode())))
     assert run(capsys, "show", "-")[1].split("\n")[1:] == first.split("\n")[1:]
 
 
@@ -76,7 +75,7 @@ def test_check(capsys, tmp_path, schedule_file):
     bad.write_text("0F0,0B0\n1B0,1F0\n")
     status, out, err = run(capsys, "check", str(bad))
     assert (status, out) == (1, "")
-    assert err == "pipesched: rank 1, op 0: 1B0 before its forward 1F0\n"
+    assert err == "pipesched: rank 1, op 0: 1B0 before its forward 1F0 (op 1)\n"
     status, out, err = run(capsys, "check", str(bad), "--json")
     assert (status, err) == (1, "")
     assert json.loads(out)["legal"] is False
@@ -168,7 +167,7 @@ def test_wrong_words_are_one_line_and_status_2(capsys, argv):
     ("text", "says"),
     [
         ("0F0,0Q1\n", "0Q1"),
-        ("[[1,2]]", "row 0"),
+        ("[[1,2]]", "row 1 (rank 0), column 1"),
         ('{"rows": 3}', "no list of rows"),
         ("[[", "not JSON"),
         ("\x00\x01", ""),

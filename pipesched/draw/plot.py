@@ -78,7 +78,7 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     edged = len(op) <= EDGE_BOXES
     ax.add_collection(
         PolyCollection(
-            corners,
+            list(corners),
             facecolors=fills,
             edgecolors="white" if edged else "none",
             linewidths=0.4 if edged else 0.0,

@@ -97,6 +97,7 @@ class _Drawing:
         self.name_width = len(str(self.schedule.p - 1)) + 6  # "rank 3 "
         self.columns = max(terminal.width - self.name_width - 1, 20)
         self.shown_ranks = self._choose_ranks()
+        self.left_out: tuple[float, float] | None = None
         self._choose_scale()
 
     def _label(self, box: int) -> str:
@@ -128,7 +129,7 @@ class _Drawing:
         duration = self.end - self.start
         positive = duration[duration > 0]
         if self.span == 0 or not len(positive):
-            self.scale, self.windows, self.left_out = 0.0, [(0.0, 0.0)], None
+            self.scale, self.windows = 0.0, [(0.0, 0.0)]
             return
         # Room for the label of all but the shortest tenth of the boxes.
         typical = float(np.quantile(positive, 0.1))
@@ -153,7 +154,6 @@ class _Drawing:
             per_system = math.floor(per_system / typical) * typical
         count = max(1, math.ceil(self.span / per_system - 1e-9))
         edges = [(i * per_system, min((i + 1) * per_system, self.span)) for i in range(count)]
-        self.left_out = None
         if count > systems:
             front, back = edges[: systems - systems // 2], edges[count - systems // 2 :]
             self.left_out = (front[-1][1], back[0][0] if back else self.span)
@@ -165,7 +165,7 @@ class _Drawing:
         bounds = np.searchsorted(self.scene.rank, np.arange(self.schedule.p + 1))
         for begin, stop in self.windows:
             if self.left_out is not None and math.isclose(begin, self.left_out[1]):
-                out.append(self._gap_line())
+                out.append(_gap_line(*self.left_out))
             for r in self.shown_ranks:
                 if r < 0:
                     hidden = self.schedule.p - 2 * (MAX_RANKS // 2)
@@ -176,15 +176,8 @@ class _Drawing:
                 out.append(name + bar + self._row(np.arange(bounds[r], bounds[r + 1]), begin, stop))
             out.append(self._axis(begin, stop))
         if self.left_out is not None and math.isclose(self.left_out[1], self.span):
-            out.append(self._gap_line())
+            out.append(_gap_line(*self.left_out))
         return out
-
-    def _gap_line(self) -> str:
-        first, last = self.left_out
-        return (
-            f"  ...   time {number(first)} to {number(last)} is not drawn: "
-            "it does not fit (a wider terminal or a picture shows more)"
-        )
 
     def _row(self, boxes: np.ndarray, begin: float, stop: float) -> str:
         fillings = _UNICODE if self.terminal.unicode else _ASCII
@@ -270,3 +263,10 @@ class _Drawing:
         elif int(self.scene.chunk.max()):
             items.append("small letters: a later chunk of the rank")
         return "  ".join(items)
+
+
+def _gap_line(begin: float, stop: float) -> str:
+    return (
+        f"  ...   time {number(begin)} to {number(stop)} is not drawn: "
+        "it does not fit (a wider terminal or a picture shows more)"
+    )

@@ -7,12 +7,12 @@ a counter of the bytes held by each rank. Format: "Trace Event Format", Google, 
 from __future__ import annotations
 
 import json
+from os import PathLike
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from ..timeline import Timeline
@@ -25,7 +25,7 @@ _LETTERS = ("F", "B", "I", "W")
 _F, _B, _I = 0, 1, 2
 
 
-def write(timeline: Timeline, path: str | os.PathLike[str] | TextIO, unit: str = "ms") -> None:
+def write(timeline: Timeline, path: str | PathLike[str] | TextIO, unit: str = "ms") -> None:
     """Write the trace to a path or an open text stream.
 
     Linear time in the number of ops; the text is made in blocks, so memory beyond the
@@ -33,11 +33,11 @@ def write(timeline: Timeline, path: str | os.PathLike[str] | TextIO, unit: str =
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
-    if hasattr(path, "write"):
+    if isinstance(path, (str, PathLike)):
+        with open(path, "w", encoding="utf-8") as stream:
+            _write_events(timeline, stream, UNITS[unit])
+    else:
         _write_events(timeline, path, UNITS[unit])
-        return
-    with open(path, "w", encoding="utf-8") as stream:
-        _write_events(timeline, stream, UNITS[unit])
 
 
 def _write_events(timeline: Timeline, stream: TextIO, scale: float) -> None:

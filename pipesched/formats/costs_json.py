@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, TextIO
+from os import PathLike
+from typing import Any, TextIO
 
 import numpy as np
 
 from pipesched.costs import Costs
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 __all__ = ["read_costs", "write_costs"]
 
@@ -44,7 +42,7 @@ def read_costs(path: str | PathLike[str] | TextIO) -> Costs:
     >>> read_costs(io.StringIO('{"forward": [1, 2], "transfer": 0.5, "note": "by hand"}'))
     Costs(forward=[1., 2.], backward=[2., 4.], transfer=0.5)
     """
-    if hasattr(path, "read"):
+    if not isinstance(path, (str, PathLike)):
         return _parse(path.read(), "costs")
     with open(path, encoding="utf-8-sig") as stream:
         return _parse(stream.read(), str(path))
@@ -89,7 +87,7 @@ def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | No
             continue
         found[name] = value.tolist() if isinstance(value, np.ndarray) else value
     text = json.dumps(found, indent=1) + "\n"
-    if hasattr(path, "write"):
+    if not isinstance(path, (str, PathLike)):
         path.write(text)
         return
     with open(path, "w", encoding="utf-8") as stream:

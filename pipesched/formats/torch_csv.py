@@ -53,16 +53,25 @@ def read_torch_csv(path: str | PathLike[str], dialect: str = "auto") -> Schedule
     [['0F0', '0F1', '0I0', '0W0', '0B1']]
     """
     file = Path(path)
-    return Schedule._from_text(file.read_bytes(), file.stem, dialect)
+    return parse_torch_csv(file.read_bytes(), file.stem, dialect)
+
+
+def parse_torch_csv(content: bytes, name: str, dialect: str = "auto") -> Schedule:
+    """Read the content of a schedule file; see `read_torch_csv`."""
+    return Schedule._from_text(content, name, dialect)
 
 
 def write_torch_csv(schedule: Schedule, path: str | PathLike[str], comms: bool) -> None:
     """Write the schedule; see `Schedule.to_torch_csv`."""
+    Path(path).write_text(format_torch_csv(schedule, comms), encoding="ascii", newline="\n")
+
+
+def format_torch_csv(schedule: Schedule, comms: bool) -> str:
+    """Return the content of the schedule's file; see `Schedule.to_torch_csv`."""
     if not comms:
         schedule = schedule.without_comms()
     elif not schedule.has_comms:
         schedule = schedule.lower()
     text = schedule._to_text()
     # A rank without work is a row of two blank cells: an empty line could be taken for none.
-    lines = (line or "," for line in text.split("\n")[:-1])
-    Path(path).write_text("\n".join(lines) + "\n", encoding="ascii", newline="\n")
+    return "\n".join(line or "," for line in text.split("\n")[:-1]) + "\n"
