@@ -23,7 +23,7 @@ CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 C_FLAGS := -std=c11 -Icsrc -Wall -Wextra -Wpedantic -Wconversion -Wshadow \
 	-Wstrict-prototypes -Werror
 
-.PHONY: help venv build demo test test-torch ctest lint sanitize bench sdist-check test-matrix clean
+.PHONY: help venv build demo test test-torch test-browser ctest lint sanitize bench sdist-check test-matrix clean
 
 help:
 	@echo "make demo P=4 M=8   draw a schedule and count its bubble"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-torch     the tests that train with torch $(TORCH), which it installs"
 	@echo "make build          .venv, with the package and its C built in place"
 	@echo "make lint           format, warnings as errors in gcc and clang, types, stubs"
+	@echo "make test-browser   the HTML pictures in headless Chromium (chromium, chromium-driver)"
 	@echo "make ctest          the C tests under valgrind"
 	@echo "make sanitize       the Python tests under ASan and UBSan"
 	@echo "make bench          speed and memory, as ratios to NumPy"
@@ -68,6 +69,13 @@ $(VENV)/.torch-$(TORCH): $(VENV)/.made
 
 test-torch: build $(VENV)/.torch-$(TORCH)
 	$(BIN)/pytest tests/with_torch $(PYTEST_ARGS)
+
+$(VENV)/.browser: $(VENV)/.made
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e ".[browser]"
+	@touch $@
+
+test-browser: build $(VENV)/.browser
+	$(BIN)/pytest tests/with_browser $(PYTEST_ARGS)
 
 # ---- the C core by itself -----------------------------------------------------
 

@@ -20,28 +20,27 @@ settings.register_profile("explore", max_examples=500, **{**_COMMON, "derandomiz
 settings.load_profile(os.environ.get("PIPESCHED_PROFILE", "dev"))
 
 
-# The tests that train need torch, which is large: they run where they are named, which is what
-# `make test-torch` does.
-_WITH_TORCH = "with_torch"
+# Tests that need what is large (torch, a browser) run where their folder is named, which is
+# what these make targets do.
+_APART = {"with_torch": "make test-torch", "with_browser": "make test-browser"}
 
 
-def _asked_for_torch(config: pytest.Config) -> bool:
-    return any(_WITH_TORCH in argument for argument in config.args)
+def _asked_for(folder: str, config: pytest.Config) -> bool:
+    return any(folder in argument for argument in config.args)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path.name == _WITH_TORCH and not _asked_for_torch(config):
-        return True
-    return None
+    name = collection_path.name
+    return True if name in _APART and not _asked_for(name, config) else None
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    if not _asked_for_torch(config):
-        terminalreporter.write_line(
-            f"not run: tests/{_WITH_TORCH} (training with torch); `make test-torch` runs them"
-        )
+    if any(_asked_for(folder, config) for folder in _APART):
+        return
+    for folder, command in _APART.items():
+        terminalreporter.write_line(f"not run: tests/{folder}; `{command}` runs them")
 
 
 @pytest.fixture(scope="session")
