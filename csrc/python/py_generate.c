@@ -129,8 +129,7 @@ PyDoc_STRVAR(
     "generate(name, p, m, options)\n--\n\n"
     "(ops, offsets, num_stages, num_microbatches, may_deadlock) of a family's schedule. "
     "options has one entry for each of the family's: a whole number (for words: the index), or "
-    "None "
-    "for the default.");
+    "None for the default.");
 
 static PyObject *generate(PyObject *module, PyObject *args)
 {
@@ -188,7 +187,7 @@ static PyObject *generate(PyObject *module, PyObject *args)
     status = ps_family_offsets(family, &config, offsets_data);
     Py_END_ALLOW_THREADS
     if (status != PS_OK) {
-        ps_py_raise(status);
+        raise_size(status, &config);
         goto done;
     }
     npy_intp num_ops = (npy_intp)offsets_data[p];
