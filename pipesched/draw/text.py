@@ -136,8 +136,10 @@ class _Drawing:
         label = self._label_width()
         systems = max(1, MAX_LINES // (len(self.shown_ranks) + 1))
         room = self.columns / self.span
-        # A column of air behind the label, unless the picture fits one line without it.
-        wanted = (label if label / typical <= room < (label + 1) / typical else label + 1) / typical
+        # A column of air beside the label, which in colour keeps neighbours apart; letters do
+        # so themselves where the picture would not fit one line otherwise.
+        tight = not self.terminal.colour and label / typical <= room < (label + 1) / typical
+        wanted = (label if tight else label + 1) / typical
         # Where times are small whole numbers, whole columns a unit: equal ops look equal.
         whole = typical <= 8 and typical.is_integer()
         if whole:
@@ -206,21 +208,37 @@ class _Drawing:
         return text
 
     def _box(self, box: int, width: int, fillings: tuple[str, ...], fresh: bool) -> str:
+        if self.terminal.colour:
+            return self._coloured(box, width, fresh)
         kind = int(self.kind[box])
         label = self._label(box) if fresh else ""
-        if self.terminal.colour:
-            text = label.center(width) if len(label) <= width else " " * width
-            back = palette.TERMINAL_FILLS[kind][min(int(self.scene.chunk[box]), 1)]
-            front = 255 if kind < 2 and self.scene.chunk[box] == 0 else 16
-            if width > 1:  # a hair of background keeps neighbours apart
-                edge = "▏" if self.terminal.unicode else "|"
-                text = edge + (label.center(width - 1) if len(label) < width else text[1:])
-            return f"\x1b[48;5;{back};38;5;{front}m{text}{_RESET}"
         if not label:
             return fillings[kind] * width
         if len(label) <= width:
             return label + fillings[kind] * (width - len(label))
         return label[0] + fillings[kind] * (width - 1)
+
+    def _coloured(self, box: int, width: int, fresh: bool) -> str:
+        """A box in the colour of its kind; an overlapped pair shows both, half and half."""
+        scene = self.scene
+        labels = self._label(box).split("/") if fresh else ["", ""]
+        halves = [(int(self.kind[box]), int(scene.chunk[box]), width)]
+        partner = int(scene.partner[box])
+        if partner >= 0 and width > 1:
+            kind = int(self.schedule.ops["kind"][partner])
+            halves[0] = (*halves[0][:2], width - width // 2)
+            halves.append((kind, int(scene.partner_chunk[box]), width // 2))
+        parts = []
+        for (kind, chunk, room), label in zip(halves, labels, strict=False):
+            text = label.center(room) if len(label) <= room else " " * room
+            if room > 1:  # a hair of the other colour keeps neighbours apart
+                edge = "▏" if self.terminal.unicode else "|"
+                edge = "/" if parts else edge
+                text = edge + (label.center(room - 1) if len(label) < room else text[1:])
+            back = palette.TERMINAL_FILLS[kind][min(chunk, 1)]
+            front = 255 if kind < 2 and chunk == 0 else 16
+            parts.append(f"\x1b[48;5;{back};38;5;{front}m{text}{_RESET}")
+        return "".join(parts)
 
     def _axis(self, begin: float, stop: float) -> str:
         """Times under the ticks, at round distances."""
