@@ -167,8 +167,8 @@ def _bfs_bubble(k: Case) -> Fraction:
     """Fill and drain, and where a chunk is done before its first micro-batch is back, the wait."""
     if k.p == 1:
         return Fraction(0)
-    back = k.b + k.w
-    wait = max(0, k.p * (k.f + k.c) - k.m * k.f) + max(0, k.p * (back + k.c) - k.m * back)
+    zero, back = Fraction(0), k.b + k.w
+    wait = max(zero, k.p * (k.f + k.c) - k.m * k.f) + max(zero, k.p * (back + k.c) - k.m * back)
     return (k.p - 1) * (k.T + 2 * k.c) + (k.v - 1) * wait
 
 
