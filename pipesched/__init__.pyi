@@ -14,9 +14,12 @@ from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
 from pipesched.formats.costs_json import read_costs as read_costs
 from pipesched.formats.costs_json import write_costs as write_costs
 from pipesched.formats.torch_csv import read_torch_csv as read_torch_csv
+from pipesched.formats.torch_trace import read_torch_trace as read_torch_trace
 from pipesched.formulas import microbatches_for as microbatches_for
 from pipesched.generate import SCHEDULES as SCHEDULES
 from pipesched.generate import generate as generate
+from pipesched.measured import MeasuredTimeline as MeasuredTimeline
+from pipesched.measured import compare_timelines as compare_timelines
 from pipesched.schedule import OP_DTYPE as OP_DTYPE
 from pipesched.schedule import Schedule as Schedule
 from pipesched.timeline import Timeline as Timeline

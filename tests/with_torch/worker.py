@@ -5,6 +5,7 @@ into one JSON file: {name of the check: "" or the errors}.
 """
 
 import copy
+import gzip
 import itertools
 import json
 import sys
@@ -261,6 +262,43 @@ def an_error_in_a_layer_names_the_action():
     if dist.get_rank() == 1:
         assert caught.error.action == "1F1"
         assert isinstance(caught.error.__cause__.__cause__, ZeroDivisionError)
+
+
+@check
+def a_profiled_run_is_read_back():
+    """Also after the profile began within a step, and with the clock of one rank put wrong."""
+    schedule = ps.generate("dualpipe-v", 2, 4)
+    modules, (batch, target) = model(4), data(4)
+    pipeline = pipesched.torch.build(schedule, modules, nn.MSELoss())
+    step(pipeline, batch, target)
+    rank = dist.get_rank()
+    paths = [Path(FOLDER) / f"trace{r}.json.gz" for r in range(2)]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(3):
+            step(pipeline, batch, target)
+            profiler.step()
+    profiler.export_chrome_trace(str(paths[rank]))
+    dist.barrier()
+    measured = ps.read_torch_trace(paths)
+    assert measured.schedule == schedule
+    assert len(measured.steps) == 3
+    assert measured.notes == (), measured.notes
+    assert (measured.end > measured.start).all()
+    kinds = {cost.kind for cost in measured.stage_costs}
+    assert {"F", "B", "I", "W", "OVERLAP_F_B"} <= kinds, kinds
+    assert 0 < measured.waited.sum() < measured.idle.sum()
+    predicted = measured.schedule.simulate(measured.costs)
+    assert abs(ps.compare_timelines(predicted, measured).error) < 0.6
+    if rank == 0:
+        document = json.loads(gzip.decompress(paths[1].read_bytes()))
+        for event in document["traceEvents"]:
+            if "ts" in event:
+                event["ts"] += 5e6
+        moved = Path(FOLDER) / "moved.json"
+        moved.write_text(json.dumps(document))
+        aligned = ps.read_torch_trace([paths[0], moved])
+        assert abs(aligned.clock_offsets[1] - aligned.clock_offsets[0] + 5) < 0.01
+        assert aligned.notes
 
 
 # What `torch_report` says does not run, on torch's own runtime.
