@@ -15,6 +15,8 @@ const char *ps_strerror(ps_status status)
         return "an argument is below its minimum";
     case PS_ERR_TOO_LARGE:
         return "an argument is above its maximum";
+    case PS_ERR_INTERRUPTED:
+        return "interrupted";
     case PS_ERR_RULE:
         return "the schedule's definition forbids these arguments";
     case PS_ERR_UNKNOWN:

@@ -20,10 +20,11 @@ typedef enum ps_status {
     PS_OK = 0,
 
     /* sizes and memory */
-    PS_ERR_OVERFLOW = -1,  /* a size cannot be addressed */
-    PS_ERR_MEMORY = -2,    /* the allocator gave nothing */
-    PS_ERR_TOO_SMALL = -3, /* an argument lies below its minimum */
-    PS_ERR_TOO_LARGE = -4, /* an argument lies above its maximum */
+    PS_ERR_OVERFLOW = -1,    /* a size cannot be addressed */
+    PS_ERR_MEMORY = -2,      /* the allocator gave nothing */
+    PS_ERR_TOO_SMALL = -3,   /* an argument lies below its minimum */
+    PS_ERR_TOO_LARGE = -4,   /* an argument lies above its maximum */
+    PS_ERR_INTERRUPTED = -5, /* the caller asked to stop */
 
     /* making a schedule: the fault names the rule (ps_generate.h) */
     PS_ERR_RULE = -20,    /* the family's definition forbids these arguments */

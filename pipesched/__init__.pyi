@@ -13,6 +13,8 @@ from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
 from pipesched.formats.costs_json import read_costs as read_costs
 from pipesched.formats.costs_json import write_costs as write_costs
+from pipesched.formats.pipedream_profile import read_profile as read_profile
+from pipesched.formats.pipedream_profile import write_profile as write_profile
 from pipesched.formats.torch_csv import read_torch_csv as read_torch_csv
 from pipesched.formats.torch_trace import read_torch_trace as read_torch_trace
 from pipesched.formulas import microbatches_for as microbatches_for
@@ -20,6 +22,13 @@ from pipesched.generate import SCHEDULES as SCHEDULES
 from pipesched.generate import generate as generate
 from pipesched.measured import MeasuredTimeline as MeasuredTimeline
 from pipesched.measured import compare_timelines as compare_timelines
+from pipesched.partition import BalancedPartition as BalancedPartition
+from pipesched.partition import baselines as baselines
+from pipesched.partition import partition as partition
+from pipesched.partition import partition_balanced as partition_balanced
+from pipesched.plan import Plan as Plan
+from pipesched.profile import Layer as Layer
+from pipesched.profile import Profile as Profile
 from pipesched.schedule import OP_DTYPE as OP_DTYPE
 from pipesched.schedule import Schedule as Schedule
 from pipesched.timeline import Timeline as Timeline

@@ -51,3 +51,42 @@ def cause(
 def check_unique(schedule: Any, /) -> Any: ...
 def parse_words(text: bytes, /) -> Any: ...
 def format_words(schedule: Any, /) -> bytes: ...
+def balance(
+    costs: npt.ArrayLike,
+    k: int,
+    chunks: int,
+    first: float,
+    last: float,
+    cut_bytes: npt.ArrayLike | None,
+    /,
+) -> tuple[npt.NDArray[np.int64], float, float]: ...
+def partition_compat(
+    compute: npt.ArrayLike,
+    activation: npt.ArrayLike,
+    parameters: npt.ArrayLike,
+    edges: npt.ArrayLike,
+    counts: npt.ArrayLike,
+    bandwidth: npt.ArrayLike,
+    straight: bool,
+    fewer: bool,
+    memory: float,
+    compressed: float,
+    limit: int,
+    /,
+) -> Any: ...
+def partition_plan(
+    compute: npt.ArrayLike,
+    activation: npt.ArrayLike,
+    parameters: npt.ArrayLike,
+    edges: npt.ArrayLike,
+    counts: npt.ArrayLike,
+    bandwidth: npt.ArrayLike,
+    overlap: bool,
+    minimise_memory: bool,
+    max_replicas: int,
+    num_stages: int,
+    limit: int,
+    memory: float,
+    optimizer: float,
+    /,
+) -> Any: ...

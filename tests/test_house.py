@@ -63,7 +63,8 @@ def code_of(path):
 
 def area_of(path):
     """Return the area that a file of the core belongs to."""
-    return "generate" if path.parent.name == "generate" else path.stem.removeprefix("ps_")
+    folder = path.parent.name
+    return folder if folder in ("generate", "partition") else path.stem.removeprefix("ps_")
 
 
 def test_there_is_something_to_read():

@@ -38,6 +38,7 @@ PyObject *ps_py_raise(ps_status status);
 /* Each adds its area's functions to the module; 0, or -1 with an exception. */
 int ps_py_add_table(PyObject *module);
 int ps_py_add_generate(PyObject *module);
+int ps_py_add_partition(PyObject *module);
 int ps_py_add_check(PyObject *module);
 int ps_py_add_lower(PyObject *module);
 int ps_py_add_simulate(PyObject *module);

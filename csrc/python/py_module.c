@@ -48,6 +48,8 @@ static int module_exec(PyObject *module)
         return -1;
     if (ps_py_add_words(module) < 0)
         return -1;
+    if (ps_py_add_partition(module) < 0)
+        return -1;
     return 0;
 }
 

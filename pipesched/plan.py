@@ -1,0 +1,382 @@
+"""A plan: which layers make a stage, on which workers, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipesched.profile import Profile
+
+if TYPE_CHECKING:
+    from pipesched.costs import Costs
+
+__all__ = ["Cluster", "Plan", "PlanStage"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers in levels: servers of workers, racks of servers, and so on.
+
+    Parameters
+    ----------
+    workers : tuple of int
+        Workers that share the fastest links (a server), then how many of those
+        groups share the next, and so on.
+    bandwidth : tuple of float
+        Bytes a second of a link on each level.
+
+    Examples
+    --------
+    >>> from pipesched.plan import Cluster
+    >>> cluster = Cluster((4, 4), (12e9, 1.25e9))
+    >>> cluster.size, cluster.link(0, 3), cluster.link(3, 4)
+    (16, 12000000000.0, 1250000000.0)
+    """
+
+    workers: tuple[int, ...]
+    bandwidth: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """All workers."""
+        return math.prod(self.workers)
+
+    def link(self, first: int, last: int) -> float:
+        """Bytes a second of the slowest link between two workers.
+
+        A path to another server runs over the links inside, too.
+        """
+        slowest, size = math.inf, 1
+        for count, bandwidth in zip(self.workers, self.bandwidth, strict=True):
+            size *= count
+            slowest = min(slowest, bandwidth)
+            if first // size == last // size:
+                break
+        return slowest
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, reversed(self.workers)))
+        speed = ", ".join(f"{b / 1e9:g} GB/s" for b in self.bandwidth)
+        return f"{shape} workers ({speed})"
+
+
+@dataclass(frozen=True)
+class PlanStage:
+    """One stage of a plan; times in seconds a mini-batch, sizes in bytes.
+
+    Attributes
+    ----------
+    layers : tuple of int
+        Positions in the profile.
+    ranks : tuple of int
+        The workers that hold a replica.
+    compute : float
+        Forward and backward, shared by the replicas.
+    reduce : float
+        The ring all-reduce of the replicas' gradients: once for as many mini-batches
+        as there are replicas.
+    receive, send : float
+        The activation one way and its gradient the other, over the stage's first
+        and its last border, shared by the replicas.
+    versions : int
+        Weight versions kept, which is also the mini-batches in flight a replica.
+    weights, activations : float
+        Bytes of one version, and of one mini-batch in flight with the stage's input.
+    memory : float
+        Bytes of a worker: versions * (weights + activations), and gradients and
+        optimizer state.
+    time : float
+        Seconds a mini-batch, all together.
+    binds : str
+        ``"compute"``, ``"all-reduce"`` or ``"transfer"``: the largest part.
+    """
+
+    layers: tuple[int, ...]
+    ranks: tuple[int, ...]
+    compute: float
+    reduce: float
+    receive: float
+    send: float
+    versions: int
+    weights: float
+    activations: float
+    memory: float
+    time: float
+    binds: str
+
+    @property
+    def replicas(self) -> int:
+        """How many workers share the stage."""
+        return len(self.ranks)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages, where they run, and what is expected of them.
+
+    Made by :func:`pipesched.partition` and :func:`pipesched.baselines`.
+
+    Attributes
+    ----------
+    profile : Profile
+        The model.
+    cluster : Cluster
+        The workers and their links.
+    stages : tuple of PlanStage
+        In the order of the model.
+    time : float
+        Expected seconds a mini-batch.
+    bound : float
+        No plan for these workers can be faster than this.
+    exact : bool
+        Whether every prefix of the graph was tried. Where not, the layers were put
+        in line, and `gap` says how far off the plan can be.
+    states : int
+        Prefixes that were tried.
+    overlap : bool
+        Whether a worker computes while its link is busy.
+    pipelined : bool
+        Whether more than one mini-batch is in flight.
+    memory_limit : float or None
+        Bytes of a worker.
+    name : str
+        What kind of plan it is.
+    settings : tuple of (str, object)
+        What the search was asked for, for `explain`; empty where there was none.
+
+    Examples
+    --------
+    >>> import pipesched as ps
+    >>> layers = [ps.Layer("conv", 0.01, 0.02, 1e6, 1e6), ps.Layer("fc", 0.004, 0.006, 1e5, 4e8)]
+    >>> plan = ps.partition(ps.Profile(layers), workers=4, bandwidth=1e9)
+    >>> plan.config, plan.in_flight, round(plan.time * 1e3, 3)
+    ('3-1', 2, 10.0)
+    """
+
+    profile: Profile
+    cluster: Cluster
+    stages: tuple[PlanStage, ...]
+    time: float
+    bound: float
+    exact: bool = True
+    states: int = 0
+    overlap: bool = True
+    pipelined: bool = True
+    memory_limit: float | None = None
+    name: str = "pipedream"
+    settings: tuple[tuple[str, Any], ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Replicas of each stage."""
+        return tuple(stage.replicas for stage in self.stages)
+
+    @property
+    def config(self) -> str:
+        """The replicas in PipeDream's notation, ``"15-1"``."""
+        return "-".join(map(str, self.replicas))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The workers that are used, in the order of the schedule's ranks."""
+        return tuple(rank for stage in self.stages for rank in stage.ranks)
+
+    @property
+    def idle(self) -> tuple[int, ...]:
+        """The workers that are not."""
+        return tuple(sorted(set(range(self.cluster.size)) - set(self.ranks)))
+
+    @property
+    def in_flight(self) -> int:
+        """PipeDream's NOAM: mini-batches that each replica of the first stage admits."""
+        return self.stages[0].versions
+
+    @property
+    def gap(self) -> float:
+        """How far above the optimum the plan can be, as a share of the optimum."""
+        return 0.0 if self.exact else self.time / self.bound - 1.0
+
+    @property
+    def speedup(self) -> float:
+        """Over one worker."""
+        return float(self.profile.compute.sum()) / self.time
+
+    @property
+    def binding(self) -> int:
+        """The stage that sets the pace."""
+        return max(range(len(self.stages)), key=lambda s: self.stages[s].time)
+
+    @property
+    def stage_of_layer(self) -> tuple[int, ...]:
+        """The stage of each layer of the profile."""
+        found = [0] * len(self.profile)
+        for number, stage in enumerate(self.stages):
+            for layer in stage.layers:
+                found[layer] = number
+        return tuple(found)
+
+    def costs(self) -> Costs:
+        """The costs under which to simulate the plan's schedule.
+
+        A replica's mini-batch costs the stage's whole forward and backward. What the
+        worker's link does is added to the backward as far as it is not hidden behind
+        the compute: all of it without overlap, and what exceeds the compute with it.
+        Transfers also take their time on the way where they overlap.
+        """
+        from pipesched.costs import Costs
+
+        forward, backward, static, kept = [], [], [], []
+        for stage in self.stages:
+            ahead = sum(self.profile.layers[i].forward for i in stage.layers)
+            forward.append(ahead)
+            backward.append(stage.time * stage.replicas - ahead)
+            static.append(stage.memory - stage.versions * stage.activations)
+            kept.append(stage.activations)
+        transfer: float | list[float] = 0.0
+        if self.overlap and len(self.stages) > 1:
+            transfer = [
+                stage.receive * stage.replicas / 2.0  # one of the two ways of one mini-batch
+                for stage in self.stages[1:]
+            ]
+        return Costs(
+            forward=forward, backward=backward, transfer=transfer, activation=kept, static=static
+        )
+
+    def explain(self) -> str:
+        """Which stage and what of it binds, and why not fewer or more stages."""
+        from pipesched.partition import explain
+
+        return explain(self)
+
+    def draw(self, width: int = 40) -> str:
+        """The plan as text: the cut of the model, a line a stage, and a bar for its time.
+
+        Parameters
+        ----------
+        width : int
+            Columns of the longest bar.
+        """
+        longest = max(stage.time for stage in self.stages) or 1.0
+        exact = "; optimal" if self.settings else ""
+        if not self.exact:
+            exact = f"; layers in line: at most {self.gap:.1%} above the optimum"
+        lines = [
+            f"{self.name} on {self.cluster}: {self.config}, {self.time * 1e3:.6g} ms a mini-batch "
+            f"({self.speedup:.2f} x one worker{exact})"
+        ]
+        if self.pipelined:
+            lines[0] += f", {self.in_flight} in flight a replica of the input stage"
+        lines.append(
+            f"{'stage':>5} {'layers':>9} {'workers':>9} {'compute':>9} {'reduce':>9} "
+            f"{'transfer':>9} {'versions':>8} {'memory':>9}"
+        )
+        for number, stage in enumerate(self.stages):
+            mark = "*" if number == self.binding else " "
+            lines.append(
+                f"{number:>5} {_span(stage.layers):>9} {_span(stage.ranks):>9} "
+                f"{stage.compute * 1e3:>9.3f} {stage.reduce * 1e3:>9.3f} "
+                f"{(stage.receive + stage.send) * 1e3:>9.3f} {stage.versions:>8} "
+                f"{stage.memory / 1e9:>9.3f} {mark}{_stage_bar(stage, longest, width)}"
+            )
+        lines.append(
+            f"{'':>26}{'ms':>8} {'ms':>9} {'ms':>9} {'':>8} {'GB':>9}  "
+            "# compute, r all-reduce, t transfer; * binds"
+        )
+        if self.idle:
+            lines.append(f"idle workers: {_span(self.idle)}")
+        return "\n".join(line.rstrip() for line in lines)
+
+    def __str__(self) -> str:
+        return self.draw()
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """``0-3,7``: runs of whole numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
+
+
+def _stage_bar(stage: PlanStage, longest: float, width: int) -> str:
+    parts = (("#", stage.compute), ("r", stage.reduce), ("t", stage.receive + stage.send))
+    return "".join(mark * round(value / longest * width) for mark, value in parts)
+
+
+def crossing(profile: Profile, stage_of_layer: Sequence[int], border: int) -> float:
+    """Bytes of outputs of stages up to `border` that later stages need."""
+    needed = {
+        source
+        for source, target in profile.edges
+        if stage_of_layer[source] <= border < stage_of_layer[target]
+    }
+    return math.fsum(profile.layers[source].activation for source in needed)
+
+
+def evaluate(
+    profile: Profile,
+    cluster: Cluster,
+    stage_of_layer: Sequence[int],
+    ranks: Sequence[Sequence[int]],
+    *,
+    overlap: bool,
+    optimizer: float,
+    pipelined: bool = True,
+) -> tuple[PlanStage, ...]:
+    """What each stage of a partition costs, by the rules of the default model.
+
+    The same model as the dynamic programme's, restated: it fills in what a `Plan`
+    shows, and tests hold the one to the other.
+    """
+    count = len(ranks)
+    borders = [0.0, *(crossing(profile, stage_of_layer, s) for s in range(count - 1)), 0.0]
+    stages = []
+    for s in range(count):
+        layers = tuple(i for i, stage in enumerate(stage_of_layer) if stage == s)
+        own = [profile.layers[i] for i in layers]
+        r = len(ranks[s])
+        weights = math.fsum(layer.parameters for layer in own)
+        held = math.fsum(layer.activation for layer in own) + borders[s]
+        low, high = min(ranks[s]), max(ranks[s])
+        compute = math.fsum(layer.compute for layer in own) / r
+        reduce = 2.0 * (r - 1) / r * weights / cluster.link(low, high) / r
+        receive = send = 0.0
+        if s > 0:
+            receive = 2.0 * borders[s] / _between(cluster, ranks[s - 1], ranks[s]) / r
+        if s < count - 1:
+            send = 2.0 * borders[s + 1] / _between(cluster, ranks[s], ranks[s + 1]) / r
+        link = reduce + receive + send
+        behind = sum(len(ranks[later]) for later in range(s, count))
+        versions = -(-behind // r) if pipelined else 1
+        parts = {"compute": compute, "all-reduce": reduce, "transfer": receive + send}
+        if overlap:  # compute on one side, all that the link does on the other
+            names = ("compute",) if compute >= link else ("all-reduce", "transfer")
+            parts = {name: parts[name] for name in names}
+        stages.append(
+            PlanStage(
+                layers=layers,
+                ranks=tuple(ranks[s]),
+                compute=compute,
+                reduce=reduce,
+                receive=receive,
+                send=send,
+                versions=versions,
+                weights=weights,
+                activations=held,
+                memory=versions * (weights + held) + optimizer * weights,
+                time=max(compute, link) if overlap else compute + link,
+                binds=max(parts, key=lambda part: parts[part]),
+            )
+        )
+    return tuple(stages)
+
+
+def _between(cluster: Cluster, before: Sequence[int], after: Sequence[int]) -> float:
+    """The slowest link that the border between two stages needs."""
+    together = (*before, *after)
+    return cluster.link(min(together), max(together))

@@ -1,0 +1,202 @@
+"""Profiles: what they hold, and the files they are read from and written to."""
+
+import builtins
+import json
+
+import numpy as np
+import pytest
+
+import pipesched as ps
+
+MODELS = (
+    "alexnet",
+    "gnmt",
+    "gnmt_large",
+    "resnet101",
+    "resnet18",
+    "resnet50",
+    "squeezenet1_0",
+    "vgg16",
+)
+NODE = (
+    "{} -- {} -- forward_compute_time={}, backward_compute_time=2, "
+    "activation_size=3, parameter_size=4"
+)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Write a file of the given lines and return its path."""
+
+    def write(*lines, name="model.txt"):
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("suffix", ["txt", "json"])
+def test_published_profiles_survive_a_round_trip(model, suffix, data_dir, tmp_path):
+    profile = ps.read_profile(data_dir / "pipedream_profiles" / model / "graph.txt")
+    assert profile.name == model
+    path = tmp_path / f"{model}.{suffix}"
+    ps.write_profile(profile, path)
+    assert ps.read_profile(path) == profile
+
+
+def test_input_nodes_and_unused_elements_are_left_out(data_dir):
+    folder = data_dir / "pipedream_profiles"
+    alexnet = ps.read_profile(folder / "alexnet" / "graph.txt")
+    assert len(alexnet) == 22
+    assert alexnet.compute.sum() == pytest.approx(0.085321)  # 0.721 with the data loading
+    gnmt = ps.read_profile(folder / "gnmt" / "graph.txt")
+    assert not any(layer.name.startswith("Input") for layer in gnmt.layers)
+    # 48 nodes, 3 of them inputs, 8 elements of outputs that nobody uses.
+    assert len(gnmt) == 37
+
+
+def test_order_fields_and_lists(make):
+    profile = ps.read_profile(
+        make(
+            "node3 -- Add(a=1, b -> c) -- forward_compute_time=1, backward_compute_time=2.5, "
+            "activation_size=[1; 2.5; 3], parameter_size=7 -- stage_id=4",
+            "\tnode1 -- node3",
+            "\tnode2 -- node3",
+            "\tin -- node1",
+            NODE.format("in", "Input0", 600),
+            "",
+            NODE.format("node1", "Conv2d(3, 64, kernel_size=(3, 3))", 0.001),
+            "\tnode1 -- node2",
+            NODE.format("node2", "ReLU", 12),
+        )
+    )
+    assert [layer.name for layer in profile.layers] == [
+        "Conv2d(3, 64, kernel_size=(3, 3))",
+        "ReLU",
+        "Add(a=1, b -> c)",
+    ]
+    assert profile.edges == ((0, 1), (0, 2), (1, 2))
+    assert not profile.is_chain
+    add = profile.layers[2]
+    assert (add.forward, add.backward, add.activation, add.parameters) == (0.001, 0.0025, 6.5, 7)
+    assert profile.layers[0].forward == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ([NODE.format("a", "x", 1), "b -- x"], "line 2: a node is"),
+        ([NODE.format("a", "x", "fast")], "line 1: forward_compute_time must be a number"),
+        ([NODE.format("a", "x", "-1")], "line 1: forward_compute_time must be finite and not neg"),
+        ([NODE.format("a", "x", "inf")], "line 1: forward_compute_time must be finite"),
+        ([NODE.format("a", "x", "nan")], "line 1: forward_compute_time must be finite"),
+        ([NODE.format("a", "x", "1e999")], "line 1: forward_compute_time must be finite"),
+        ([NODE.format("a", "x", "[1; 2")], "line 1: forward_compute_time: the list"),
+        ([NODE.format("a", "x", 1)] * 2, "line 2: the node 'a' stands twice"),
+        ([NODE.format("a", "x", 1), "\ta -- b"], "line 2: the edge names 'b'"),
+        ([NODE.format("a", "x", 1), "\ta"], "line 2: an edge is"),
+        (
+            [NODE.format("a", "x", 1), NODE.format("b", "x", 1), "\ta -- b", "\ta -- b"],
+            "line 4: the edge a -- b stands twice",
+        ),
+        ([NODE.format("a", "x", 1) + ", color=3"], "line 1: unknown field 'color=3'"),
+        ([NODE.format("a", "x", 1) + ", parameter_size=3"], "line 1: the field parameter_size"),
+        ([NODE.format("a", "x", 1) + " -- speed=3"], "line 1: the fourth part"),
+        (["a -- x -- forward_compute_time=1"], "line 1: node 'a' has no backward_compute_time"),
+        ([""], "no node in the file"),
+        ([NODE.format("a", "Input", 1)], "only Input"),
+        (
+            [NODE.format("a", "x", 1), NODE.format("b", "x", 1), "\ta -- b", "\tb -- a"],
+            "the edges close a circle",
+        ),
+        (
+            [NODE.format(i, "x", 1) for i in "abc"] + ["\ta -- b", "\tb -- c", "\tc -- b"],
+            "the edges close a circle",
+        ),
+        (["{", '"format": 3,', "}"], "line 3: "),
+        (['{"format": "other"}'], 'expected "format"'),
+        (
+            ['{"format": "pipesched-profile", "version": 1, "layers": [{"name": "a"}]}'],
+            r"layers\[0\]",
+        ),
+    ],
+)
+def test_a_fault_is_located(lines, text, make):
+    with pytest.raises(ValueError, match=text):
+        ps.read_profile(make(*lines))
+
+
+def test_a_profile_checks_itself():
+    layer = ps.Layer("a", 1, 2, 3, 4)
+    assert ps.Profile([layer, layer]).edges == ((0, 1),)
+    with pytest.raises(ValueError, match="at least 1 layer"):
+        ps.Profile([])
+    with pytest.raises(TypeError, match=r"layers\[1\]"):
+        ps.Profile([layer, 3])
+    with pytest.raises(ValueError, match=r"edges\[0\] = \(1, 0\)"):
+        ps.Profile([layer, layer], [(1, 0)])
+    with pytest.raises(ValueError, match="stands twice"):
+        ps.Profile([layer, layer], [(0, 1), (0, 1)])
+    with pytest.raises(TypeError, match=r"edges\[0\] must be a pair"):
+        ps.Profile([layer, layer], [0])
+    with pytest.raises(ValueError, match="backward must be finite"):
+        ps.Layer("a", 1, -2)
+    with pytest.raises(TypeError, match="activation must be a number"):
+        ps.Layer("a", 1, 2, None)
+
+
+def test_text_that_cannot_hold_a_name_says_so(tmp_path):
+    profile = ps.Profile([ps.Layer("a -- b", 1, 2)])
+    with pytest.raises(ValueError, match="rename the layer or write JSON"):
+        ps.write_profile(profile, tmp_path / "x.txt")
+    ps.write_profile(profile, tmp_path / "x.json")
+    assert ps.read_profile(tmp_path / "x.json") == profile
+    with pytest.raises(ValueError, match="format must be"):
+        ps.write_profile(profile, tmp_path / "x", format="yaml")
+    data = json.loads((tmp_path / "x.json").read_text())
+    assert data["layers"][0]["backward"] == 2.0
+    assert "edges" not in data
+
+
+def test_drawn_as_text():
+    profile = ps.Profile(
+        [ps.Layer("conv", 0.001, 0.003, 2e6, 1e6), ps.Layer("fc", 0.001, 0.001)], name="small"
+    )
+    assert profile.draw(width=8).splitlines() == [
+        "small: 2 layers, a chain; 6 ms a mini-batch, 1 MB of weights",
+        "        forward   backward     output    weights",
+        "             ms         ms         MB         MB",
+        "   0      1.000      3.000       2.00       1.00  ##======  conv",
+        "   1      1.000      1.000       0.00       0.00  ##==      fc",
+        "(bars: # forward, = backward)",
+    ]
+    assert str(profile).splitlines()[0] == profile.draw().splitlines()[0]
+
+
+def test_plotted():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    profile = ps.Profile([ps.Layer("conv", 0.001, 0.003, 2e6, 1e6), ps.Layer("fc", 0.001, 0.001)])
+    ax = profile.plot()
+    bars = [patch.get_height() for patch in ax.patches]
+    np.testing.assert_allclose(bars, [1, 1, 3, 1])
+    _, other = plt.subplots()
+    assert profile.plot(other) is other
+    plt.close("all")
+
+
+def test_without_matplotlib_the_error_names_the_command(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r"pip install 'pipesched\[plot\]'"):
+        ps.Profile([ps.Layer("a", 1, 2)]).plot()
