@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -382,7 +382,9 @@ def _not_negative(name: str, value: float) -> float:
     return number
 
 
-def _arrays(profile: Profile, cluster: Cluster) -> tuple[np.ndarray, ...]:
+def _arrays(
+    profile: Profile, cluster: Cluster
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return (
         profile.compute,
         profile.activation,
@@ -578,7 +580,10 @@ def baselines(
 ('hybrid', 200.0)]
     """
     cluster = _cluster(workers, bandwidth)
-    settings = {"overlap": bool(overlap), "optimizer": _not_negative("optimizer", optimizer)}
+    settings: dict[str, Any] = {
+        "overlap": bool(overlap),
+        "optimizer": _not_negative("optimizer", optimizer),
+    }
     everyone = [tuple(range(cluster.size))]
     plans = {
         "data parallel": _fixed(profile, cluster, [0] * len(profile), everyone, **settings),
@@ -601,14 +606,7 @@ def baselines(
     ]
     if hybrid:
         plans["hybrid"] = min(hybrid, key=lambda plan: plan.time)
-    return {
-        name: Plan(**{**_fields(plan), "name": name})  # type: ignore[arg-type]
-        for name, plan in plans.items()
-    }
-
-
-def _fields(plan: Plan) -> dict[str, object]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+    return {name: replace(plan, name=name) for name, plan in plans.items()}
 
 
 def _fixed(

@@ -56,7 +56,7 @@ def split(
             )
         from pipesched.partition import partition_balanced
 
-        bounds = partition_balanced(costs, num_stages)
+        bounds = list(partition_balanced(costs, num_stages).cuts)
     else:
         if costs is not None:
             raise TypeError("costs balance a number of stages: give num_stages, not sizes")
