@@ -170,9 +170,9 @@ def partition_balanced(
             )
     if split != "balanced":
         cuts = _equal_cuts(len(cost), parts, split)
-        bound = _core.balance(cost, ranks, per_rank, *extra, None)[2]
+        bound = _core.balance(cost, ranks, per_rank, extra[0], extra[1], None)[2]
     else:
-        cuts, _, bound = _core.balance(cost, ranks, per_rank, *extra, crossing_bytes)
+        cuts, _, bound = _core.balance(cost, ranks, per_rank, extra[0], extra[1], crossing_bytes)
     total = np.concatenate([[0.0], np.cumsum(cost)])
     load = np.diff(total[cuts])
     load[0] += extra[0]

@@ -242,22 +242,24 @@ def _depth_first(names: list[str], edges: list[tuple[int, int]]) -> list[int]:
     for targets in feeds:
         targets.sort(key=lambda node: (names[node], node))
     finished: list[int] = []
-    entered, left = set(), set()
+    entered: set[int] = set()
+    left: set[int] = set()
     for root in reversed([node for node in range(len(names)) if waits[node] == 0]):
         entered.add(root)
         path = [(root, iter(feeds[root]))]
         while path:
             node, rest = path[-1]
-            target = next(rest, None)
-            if target is None:
+            for target in rest:
+                if target not in entered:
+                    entered.add(target)
+                    path.append((target, iter(feeds[target])))
+                    break
+                if target not in left:  # the path bites its own tail
+                    return []
+            else:
                 path.pop()
                 left.add(node)
                 finished.append(node)
-            elif target not in entered:
-                entered.add(target)
-                path.append((target, iter(feeds[target])))
-            elif target not in left:  # the path bites its own tail
-                return []
     return finished[::-1]
 
 
