@@ -226,6 +226,7 @@ def bubble_curves(
             markersize=4,
         )
     ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(bottom=0)
     ax.set_xlabel("micro-batches m")
     ax.set_ylabel(basis)

@@ -92,7 +92,13 @@ def summary(timeline: Timeline) -> str:
     if len(peak):
         worst = int(np.argmax(peak))
         held = int(peak[worst])
-        parts.append(f"peak {held} micro-batch{'' if held == 1 else 'es'} held (rank {worst})")
+        whole = all(len(stages) <= 1 for stages in timeline.schedule.placement)
+        unit = (
+            ("micro-batch", "micro-batches")
+            if whole
+            else ("micro-batch chunk", "micro-batch chunks")
+        )
+        parts.append(f"peak {held} {unit[held != 1]} held (rank {worst})")
         memory = timeline.peak_memory
         worst = int(np.argmax(memory))
         if memory[worst] != held:
