@@ -3,34 +3,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a cell, one byte each. An op is seen when it is read, done when
- * its rank gets to it. A cell is awaited when a rank stands still for its op: the
- * only op that can is the one that takes its result, so no list is needed. */
-enum {
-    SEEN_F = 1,
-    SEEN_B = 2,
-    SEEN_I = 4,
-    SEEN_W = 8,
-    DONE = 16,   /* << lane, lanes F and B */
-    AWAITED = 64 /* << lane, lanes F and B */
-};
-
 /* ---- running the ranks on their dependencies ------------------------------- */
 
+/* What is known of the result of an op, one byte each. A result is awaited when a
+ * rank stands still for it: the only op that can need it is the one of its own lane
+ * one stage on, so no list of who waits is needed. */
+enum { NOT_YET = 0, AWAITED = 1, DONE = 2 };
+
+/* The results of F and of B|I, with a row of micro-batches that are done before the
+ * first stage of F and after the last stage of B, so that the first ops need no
+ * branch of their own:
+ *     [done] F of stage 0 .. F of stage S-1, B of stage 0 .. B of stage S-1 [done]
+ */
 typedef struct runner {
     const ps_schedule *schedule;
     const ps_place *place;
-    uint8_t *cells;  /* flags of each cell */
-    int64_t *cursor; /* p: where each rank stands, a place in ops */
-    int32_t *ready;  /* p: stack of ranks that may go on */
+    uint8_t *results;
+    int64_t base[PS_I + 1]; /* by kind: where the results of stage 0 begin */
+    int64_t step[PS_I + 1]; /* by kind: from a result to the one that it needs */
+    int64_t *cursor;        /* p: where each rank stands, a place in ops */
+    int32_t *ready;         /* p: stack of ranks that may go on */
     int32_t num_ready;
 } runner;
 
-/* The scratch of a runner, without its cells. */
-static ps_status runner_init(runner *self, const ps_schedule *schedule)
+/* The scratch of a runner; it is freed by runner_free, after a failure too. */
+static ps_status runner_init(runner *self, const ps_schedule *schedule, const ps_place *place)
 {
-    self->schedule = schedule;
-    self->num_ready = 0;
+    *self = (runner){.schedule = schedule, .place = place};
     ps_status status = ps_alloc(schedule->p, sizeof *self->cursor, (void **)&self->cursor);
     if (status != PS_OK)
         return status;
@@ -38,28 +37,43 @@ static ps_status runner_init(runner *self, const ps_schedule *schedule)
     return ps_alloc(schedule->p, sizeof *self->ready, (void **)&self->ready);
 }
 
+static ps_status runner_init_results(runner *self, int64_t num_cells)
+{
+    int64_t m = self->schedule->num_microbatches;
+    /* No overflow: there are no more cells, and so no more micro-batches, than ops. */
+    ps_status status = ps_alloc_zeroed(2 * (num_cells + m), 1, (void **)&self->results);
+    if (status != PS_OK)
+        return status;
+    self->base[PS_F] = m;
+    self->base[PS_B] = self->base[PS_I] = m + num_cells;
+    self->step[PS_F] = -m;
+    self->step[PS_B] = self->step[PS_I] = m;
+    memset(self->results, DONE, (size_t)m);
+    memset(self->results + m + 2 * num_cells, DONE, (size_t)m);
+    return PS_OK;
+}
+
 static void runner_free(runner *self)
 {
+    free(self->results);
     free(self->cursor);
     free(self->ready);
 }
 
-/* The cell whose op this one still waits for; -1: none. */
-static inline int64_t awaited_cell(const runner *self, ps_op op, int64_t cell)
+/* Where the result of an op is; of a kind below W. */
+static inline int64_t result_of(const runner *self, const ps_op *op)
 {
-    int64_t input = ps_input_cell(self->schedule, op, cell);
-    int32_t lane = ps_kind_lane(op.kind);
-    return input >= 0 && !(self->cells[input] & DONE << lane) ? input : -1;
+    return self->base[op->kind] + (int64_t)op->stage * self->schedule->num_microbatches +
+           op->microbatch;
 }
 
-static inline void finish(runner *self, ps_op op, int64_t cell)
+static inline void finish(runner *self, const ps_op *op, int64_t result)
 {
-    int32_t lane = ps_kind_lane(op.kind);
-    uint8_t flags = self->cells[cell];
-    self->cells[cell] = (uint8_t)(flags | DONE << lane);
-    if (flags & AWAITED << lane) {
-        int32_t stage = op.stage + (lane == PS_LANE_F ? 1 : -1);
-        int64_t output = ps_output_cell(self->schedule, op, cell);
+    uint8_t before = self->results[result];
+    self->results[result] = DONE;
+    if (before == AWAITED) {
+        int64_t output = ps_output_cell(self->schedule, *op, ps_op_cell(self->schedule, *op));
+        int32_t stage = op->stage + (op->kind == PS_F ? 1 : -1);
         self->ready[self->num_ready++] = ps_place_rank(self->place, stage, output);
     }
 }
@@ -67,34 +81,32 @@ static inline void finish(runner *self, ps_op op, int64_t cell)
 /* Go on with a rank until it waits or ends; how many places it went forward. */
 static int64_t run_rank(runner *self, int32_t rank)
 {
-    const ps_schedule *s = self->schedule;
+    const ps_op *ops = self->schedule->ops;
     int64_t start = self->cursor[rank];
-    int64_t end = s->offsets[rank + 1];
+    int64_t end = self->schedule->offsets[rank + 1];
     int64_t i = start;
     while (i < end) {
-        ps_op op = s->ops[i];
-        if (op.kind >= PS_W) { /* its I stands before it; bookkeeping waits for nothing */
+        const ps_op *op = &ops[i];
+        if (op->kind >= PS_W) { /* its I stands before it; bookkeeping waits for nothing */
             i++;
             continue;
         }
-        int64_t cell = ps_op_cell(s, op);
-        int64_t awaited = awaited_cell(self, op, cell);
-        int32_t lane = ps_kind_lane(op.kind);
-        if (awaited < 0 && op.fuse) {
-            ps_op second = s->ops[i + 1];
-            int64_t second_cell = ps_op_cell(s, second);
-            awaited = awaited_cell(self, second, second_cell);
-            lane = ps_kind_lane(second.kind);
-            if (awaited < 0) {
-                finish(self, second, second_cell);
+        int64_t result = result_of(self, op);
+        int64_t input = result + self->step[op->kind];
+        if (self->results[input] == DONE && op->fuse) {
+            const ps_op *second = op + 1;
+            int64_t second_result = result_of(self, second);
+            input = second_result + self->step[second->kind];
+            if (self->results[input] == DONE) {
+                finish(self, second, second_result);
                 i++;
             }
         }
-        if (awaited >= 0) {
-            self->cells[awaited] = (uint8_t)(self->cells[awaited] | AWAITED << lane);
+        if (self->results[input] != DONE) {
+            self->results[input] = AWAITED;
             break;
         }
-        finish(self, op, cell);
+        finish(self, op, result);
         i++;
     }
     self->cursor[rank] = i;
@@ -114,6 +126,11 @@ static int64_t run_all(runner *self)
     return left;
 }
 
+/* ---- the fast way: is it legal, yes or no? ---------------------------------- */
+
+/* What has been read of a cell, one byte each: bit k for kind k. */
+enum { SEEN_F = 1 << PS_F, SEEN_B = 1 << PS_B, SEEN_I = 1 << PS_I, SEEN_W = 1 << PS_W };
+
 /* Two neighbours can be an overlapped pair: a forward and a backward, of which
  * neither needs the other, and the second opens no pair itself. */
 static int pair_fits(ps_op first, ps_op second)
@@ -124,21 +141,24 @@ static int pair_fits(ps_op first, ps_op second)
                             (second.kind == PS_F && ps_kind_is_backward(first.kind)));
 }
 
-/* ---- the fast way: is it legal, yes or no? ---------------------------------- */
+/* How many ops of each compute kind. */
+typedef struct counts {
+    int64_t f, b, i, w;
+} counts;
 
 /* One pass over the ops of a rank: in range, no communication, not repeated, own op
- * before it, pairs in order. Counts by kind into counts[4]. 0 where that is not so.
+ * before it, pairs in order. 0 where that is not so.
  *
  * That a backward is on the rank of its forward follows from counting: ranks are
  * read in order, each backward's forward has been read and has no other backward,
  * so if every rank has as many backwards as forwards, then rank 0's are all its
  * own, and then rank 1's, and so on. The same goes for W and I. */
 static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t *stage_rank,
-                     int64_t counts[PS_NUM_COMPUTE_KINDS], int *several)
+                     counts *count, int *several)
 {
-    static const uint8_t must[PS_NUM_COMPUTE_KINDS] = {0, SEEN_F, SEEN_F, SEEN_I};
-    static const uint8_t must_not[PS_NUM_COMPUTE_KINDS] = {
-        SEEN_F, SEEN_B | SEEN_I | SEEN_W, SEEN_B | SEEN_I | SEEN_W, SEEN_B | SEEN_W};
+    /* Exactly this must have been read of the cell before. */
+    static const uint8_t before[PS_NUM_COMPUTE_KINDS] = {0, SEEN_F, SEEN_F, SEEN_F | SEEN_I};
+    counts here = {0, 0, 0, 0};
     int64_t end = s->offsets[rank + 1];
     for (int64_t i = s->offsets[rank]; i < end; i++) {
         ps_op op = s->ops[i];
@@ -149,12 +169,14 @@ static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t
                 return 0;
             continue;
         }
-        int64_t cell = ps_op_cell(s, op);
-        uint8_t flags = cells[cell];
-        if ((flags & must[op.kind]) != must[op.kind] || (flags & must_not[op.kind]) != 0)
+        uint8_t *seen = &cells[ps_op_cell(s, op)];
+        if (*seen != before[op.kind])
             return 0;
-        cells[cell] = (uint8_t)(flags | SEEN_F << op.kind);
-        counts[op.kind]++;
+        *seen = (uint8_t)(*seen | 1 << op.kind);
+        here.f += op.kind == PS_F;
+        here.b += op.kind == PS_B;
+        here.i += op.kind == PS_I;
+        here.w += op.kind == PS_W;
         if (op.kind == PS_F && stage_rank[op.stage] != rank) {
             *several |= stage_rank[op.stage] != -1;
             stage_rank[op.stage] = stage_rank[op.stage] == -1 ? rank : -2;
@@ -162,6 +184,7 @@ static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t
         if (op.fuse && (i + 1 == end || !pair_fits(op, s->ops[i + 1])))
             return 0;
     }
+    *count = here;
     return 1;
 }
 
@@ -169,22 +192,22 @@ static int read_rank(const ps_schedule *s, int32_t rank, uint8_t *cells, int32_t
 static ps_status read_all(const ps_schedule *s, uint8_t *cells, int64_t num_cells,
                           ps_place *place, int *legal)
 {
-    int64_t total[PS_NUM_COMPUTE_KINDS] = {0, 0, 0, 0};
+    counts total = {0, 0, 0, 0};
     int several = 0;
     int even = 1; /* every rank has as many backwards as forwards */
     *legal = 0;
     memset(place->stage_rank, 0xff, (size_t)s->num_stages * sizeof *place->stage_rank);
     for (int32_t rank = 0; rank < s->p; rank++) {
-        int64_t counts[PS_NUM_COMPUTE_KINDS] = {0, 0, 0, 0};
-        if (!read_rank(s, rank, cells, place->stage_rank, counts, &several))
+        counts count;
+        if (!read_rank(s, rank, cells, place->stage_rank, &count, &several))
             return PS_OK;
-        if (counts[PS_I] != counts[PS_W])
+        if (count.i != count.w)
             return PS_OK;
-        even &= counts[PS_F] == counts[PS_B] + counts[PS_I];
-        for (int kind = 0; kind < PS_NUM_COMPUTE_KINDS; kind++)
-            total[kind] += counts[kind];
+        even &= count.f == count.b + count.i;
+        total.f += count.f;
+        total.b += count.b + count.i;
     }
-    if (total[PS_F] != num_cells || (!even && total[PS_B] + total[PS_I] > 0))
+    if (total.f != num_cells || (!even && total.b > 0))
         return PS_OK;
     *legal = 1;
     return several ? ps_place_init_cells(place, s) : PS_OK;
@@ -194,24 +217,30 @@ static ps_status read_all(const ps_schedule *s, uint8_t *cells, int64_t num_cell
 static ps_status is_legal(const ps_schedule *s, int64_t num_cells, int *legal)
 {
     ps_place place = {NULL, NULL};
-    runner run = {NULL, &place, NULL, NULL, NULL, 0};
+    uint8_t *cells = NULL;
+    runner run = {.schedule = s};
     *legal = 0;
-    ps_status status = ps_alloc_zeroed(num_cells, 1, (void **)&run.cells);
+    ps_status status = ps_alloc_zeroed(num_cells, 1, (void **)&cells);
     if (status != PS_OK)
         goto done;
     status = ps_alloc(s->num_stages, sizeof *place.stage_rank, (void **)&place.stage_rank);
     if (status != PS_OK)
         goto done;
-    status = runner_init(&run, s);
-    if (status != PS_OK)
+    status = read_all(s, cells, num_cells, &place, legal);
+    free(cells);
+    cells = NULL;
+    if (status != PS_OK || !*legal)
         goto done;
-    status = read_all(s, run.cells, num_cells, &place, legal);
-    if (status == PS_OK && *legal)
+    *legal = 0;
+    status = runner_init(&run, s, &place);
+    if (status == PS_OK)
+        status = runner_init_results(&run, num_cells);
+    if (status == PS_OK)
         *legal = run_all(&run) == 0;
 done:
     runner_free(&run);
     ps_place_free(&place);
-    free(run.cells);
+    free(cells);
     return status;
 }
 
@@ -438,12 +467,9 @@ static int64_t awaited_position(const runner *run, const ps_index *index, int32_
     ps_op op = s->ops[*position];
     if (ps_kind_is_comm(op.kind))
         return partner(s, index, op);
-    int64_t cell = awaited_cell(run, op, ps_op_cell(s, op));
-    if (cell < 0) {
+    if (run->results[result_of(run, &op) + run->step[op.kind]] == DONE)
         op = s->ops[++*position];
-        cell = awaited_cell(run, op, ps_op_cell(s, op));
-    }
-    return ps_index_at(index, ps_kind_lane(op.kind), cell);
+    return ps_index_at(index, ps_kind_lane(op.kind), ps_input_cell(s, op, ps_op_cell(s, op)));
 }
 
 /* From any rank that stands still, going from each to the one it waits for comes
@@ -485,14 +511,14 @@ static ps_status find_cycle(const runner *run, const ps_index *index, ps_fault *
 static ps_status check_deadlock(const ps_schedule *s, const ps_index *index, int blocking,
                                 ps_fault *fault, ps_wait *cycle, int32_t *cycle_length)
 {
-    runner run = {NULL, &index->place, NULL, NULL, NULL, 0};
-    ps_status status = runner_init(&run, s);
+    runner run;
+    ps_status status = runner_init(&run, s, &index->place);
     if (status != PS_OK)
         goto done;
     if (ps_kinds_have_comms(index->kinds)) {
         status = run_all_comms(&run, index, blocking);
     } else {
-        status = ps_alloc_zeroed(index->cells, 1, (void **)&run.cells);
+        status = runner_init_results(&run, index->cells);
         if (status == PS_OK)
             (void)run_all(&run);
     }
@@ -500,7 +526,6 @@ static ps_status check_deadlock(const ps_schedule *s, const ps_index *index, int
         status = find_cycle(&run, index, fault, cycle, cycle_length);
 done:
     runner_free(&run);
-    free(run.cells);
     return status;
 }
 

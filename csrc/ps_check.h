@@ -32,8 +32,8 @@ typedef struct ps_wait {
  * PS_ERR_OVERFLOW, PS_ERR_MEMORY.
  * cycle: the caller's, p entries; *cycle_length gets how many are filled (0 where
  * there is no deadlock). Without sends and receives `blocking` makes no difference.
- * O(ops) time; a byte for each cell of memory, where there are no sends and
- * receives and the schedule is legal. */
+ * O(ops) time. Two bytes of memory for each cell where the schedule is legal and has
+ * no sends and receives; otherwise the index too. */
 PS_MUST_CHECK ps_status ps_check(const ps_schedule *schedule, int blocking, ps_fault *fault,
                                  ps_wait *cycle, int32_t *cycle_length);
 

@@ -68,6 +68,7 @@ class Schedule:
     _num_stages: int
     _num_microbatches: int
     _name: str
+    _is_legal: bool
 
     def __init__(self) -> None:
         raise TypeError(
