@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipesched._names import no_such
@@ -19,6 +20,7 @@ from pipesched.generate import SCHEDULES, generate
 from pipesched.schedule import Schedule
 
 if TYPE_CHECKING:
+    from pipesched.plan import Plan
     from pipesched.timeline import Timeline
 
 OK, ILLEGAL, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -119,6 +121,58 @@ def _compare(arguments: argparse.Namespace) -> int:
         text = str(found)
     _write(text + "\n", arguments.output)
     return OK
+
+
+def _partition(arguments: argparse.Namespace) -> int:
+    from pipesched.formats.pipedream_profile import read_profile
+    from pipesched.partition import baselines, partition
+
+    profile = read_profile(arguments.profile)
+    workers = _list("--workers", arguments.workers, int)
+    bandwidth = _list("--bandwidth", arguments.bandwidth, float)
+    plan = partition(
+        profile,
+        workers,
+        bandwidth,
+        memory=arguments.memory,
+        stages=arguments.stages,
+        compat=arguments.compat,
+    )
+    others = {} if arguments.compat else baselines(profile, workers, bandwidth)
+    if arguments.json:
+        found = {**_plan(plan), "baselines": [_plan(other) for other in others.values()]}
+        text = json.dumps(found, indent=1)
+    else:
+        lines = [plan.draw(), plan.explain()]
+        for name, other in others.items():
+            lines.append(
+                f"{name + ':':18} {other.time * 1e3:9.2f} ms a mini-batch, "
+                f"{other.time / plan.time:.2f} times as long ({other.config})"
+            )
+        text = "\n".join(lines)
+    _write(text + "\n", arguments.output)
+    return OK
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "config": plan.config,
+        "seconds": plan.time,
+        "bound": plan.bound,
+        "exact": plan.exact,
+        "in_flight": plan.in_flight,
+        "stages": [asdict(stage) for stage in plan.stages],
+    }
+
+
+def _list(option: str, text: str, kind: type) -> Any:
+    """`4` or `4,4`: one number, or one for each level of the links."""
+    try:
+        numbers = [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} is a number, or several with commas, got {text!r}") from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _schedules(arguments: argparse.Namespace) -> int:
@@ -328,6 +382,7 @@ examples:
   pipesched check schedule.csv                        is a torch schedule file legal?
   pipesched simulate schedule.csv --costs costs.json --json
   pipesched convert schedule.csv -o schedule.trace.json   open it in Perfetto
+  pipesched partition graph.txt --workers 16 --bandwidth 1.25e9
   pipesched schedules zb-v                            the rule, its options and source
 """
 
@@ -396,6 +451,12 @@ def _parser() -> argparse.ArgumentParser:
     convert = command(
         "convert", _convert, "change the format", "pipesched convert a.csv --comms -o b.csv"
     )
+    cut = command(
+        "partition",
+        _partition,
+        "cut a profiled model into replicated stages (PipeDream)",
+        "pipesched partition vgg16.txt --workers 4,4 --bandwidth 12e9,1.25e9",
+    )
     schedules = command(
         "schedules", _schedules, "list the schedules there are", "pipesched schedules 1f1b"
     )
@@ -404,7 +465,7 @@ def _parser() -> argparse.ArgumentParser:
     for made in (show, simulate, convert):
         add_costs(made)
         add_format(made)
-    for made in (show, simulate, check, compare, schedules):
+    for made in (show, simulate, check, compare, cut, schedules):
         add_json(made)
     check.add_argument(
         "--blocking", action="store_true", help="a send waits until its receive is reached"
@@ -412,6 +473,12 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--comms", action="store_true", help="insert sends and receives that cannot deadlock"
     )
+    cut.add_argument("profile", help="a profile: PipeDream's graph.txt, or JSON")
+    cut.add_argument("--workers", required=True, help="how many; by level, innermost first: 4,4")
+    cut.add_argument("--bandwidth", required=True, help="bytes a second; one for each level")
+    cut.add_argument("--memory", type=float, help="bytes a worker has")
+    cut.add_argument("--stages", type=_whole, help="exactly so many stages")
+    cut.add_argument("--compat", choices=["pipedream"], help="the published program's objective")
     compare.add_argument("-p", type=_whole, required=True, help="ranks")
     compare.add_argument("-m", type=_whole, required=True, help="micro-batches")
     compare.add_argument("--memory", type=float, help="bytes a rank has")

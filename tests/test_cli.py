@@ -119,6 +119,47 @@ def test_compare(capsys):
     assert json.loads(out)["rows"][0]["makespan"] == 33
 
 
+PROFILE = """node1 -- Conv -- forward_compute_time=10.000, backward_compute_time=20.000, \
+activation_size=1000000.000, parameter_size=1000000.000
+node2 -- Linear -- forward_compute_time=4.000, backward_compute_time=6.000, \
+activation_size=100000.000, parameter_size=400000000.000
+\tnode1 -- node2
+"""
+
+
+def test_partition(capsys, tmp_path):
+    path = tmp_path / "graph.txt"
+    path.write_text(PROFILE)
+    argv = ["partition", str(path), "--workers", "4", "--bandwidth", "1e9"]
+    status, out, _ = run(capsys, *argv)
+    assert status == 0
+    assert "data parallel:" in out
+    found = json.loads(run(capsys, *argv, "--json")[1])
+    plan = ps.partition(ps.read_profile(path), 4, 1e9)
+    assert (found["config"], found["seconds"]) == (plan.config, plan.time) == ("3-1", plan.time)
+    assert [stage["ranks"] for stage in found["stages"]] == [list(s.ranks) for s in plan.stages]
+    levels = ["partition", str(path), "--workers", "2,2", "--bandwidth", "10e9,1e9", "--json"]
+    plan = ps.partition(ps.read_profile(path), (2, 2), (10e9, 1e9))
+    assert json.loads(run(capsys, *levels)[1])["seconds"] == plan.time
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (["--workers", "4", "--bandwidth", "fast"], "--bandwidth is a number"),
+        (["--workers", "0", "--bandwidth", "1e9"], "workers"),
+        (["--workers", "4", "--bandwidth", "1e9", "--memory", "1e3"], "bytes"),
+        (["--workers", "4,4", "--bandwidth", "1e9"], "bandwidth"),
+    ],
+)
+def test_bad_partitions(capsys, tmp_path, extra, says):
+    path = tmp_path / "graph.txt"
+    path.write_text(PROFILE)
+    status, out, err = run(capsys, "partition", str(path), *extra)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
 def test_schedules(capsys):
     listed = run(capsys, "schedules")[1]
     for name in ps.SCHEDULES:
