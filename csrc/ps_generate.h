@@ -96,4 +96,19 @@ PS_MUST_CHECK ps_status ps_family_offsets(const ps_family *family, const ps_conf
 PS_MUST_CHECK ps_status ps_family_fill(const ps_family *family, const ps_config *config,
                                        const int64_t *offsets, ps_op *ops);
 
+/* PipeDream with replicated stages (1F1B-RR), in generate/pipedream.c. Stage s has
+ * replicas[s] ranks, numbered stage after stage; micro-batch j goes to replica
+ * j mod replicas[s] of each, both ways. A replica admits in_flight[s] micro-batches
+ * before the first of them comes back.
+ *
+ * offsets has one entry more than there are ranks. PS_ERR_TOO_SMALL: a count below 1;
+ * PS_ERR_OVERFLOW. fill needs room for offsets[ranks] ops. */
+PS_MUST_CHECK ps_status ps_replicated_ranks(const int32_t *replicas, int32_t num_stages,
+                                            int32_t *ranks);
+PS_MUST_CHECK ps_status ps_replicated_offsets(const int32_t *replicas, int32_t num_stages,
+                                              int32_t m, int64_t *offsets);
+PS_MUST_CHECK ps_status ps_replicated_fill(const int32_t *replicas, const int32_t *in_flight,
+                                           int32_t num_stages, int32_t m,
+                                           const int64_t *offsets, ps_op *ops);
+
 #endif

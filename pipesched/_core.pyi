@@ -90,3 +90,6 @@ def partition_plan(
     optimizer: float,
     /,
 ) -> Any: ...
+def replicated(
+    replicas: npt.ArrayLike, in_flight: npt.ArrayLike, m: SupportsIndex, /
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]: ...

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from pipesched import _core
 from pipesched._names import did_you_mean, no_such
 from pipesched.check import ScheduleError, check
 from pipesched.formulas import FORMULAS, ClosedForm
 from pipesched.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pipesched.plan import Plan
 
 __all__ = ["SCHEDULES", "Option", "ScheduleFamily", "generate"]
 
@@ -177,7 +183,14 @@ def _option_value(option: Option, value: Any) -> Any:
     return option.words.index(value)
 
 
-def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> Schedule:
+def generate(
+    name: str,
+    p: SupportsIndex | None = None,
+    m: SupportsIndex | None = None,
+    *,
+    plan: Plan | None = None,
+    **options: Any,
+) -> Schedule:
     """Make the schedule of a family for p ranks and m micro-batches.
 
     Parameters
@@ -185,9 +198,13 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     name : str
         The family, a key of `SCHEDULES`.
     p : int
-        Ranks, at least 1.
+        Ranks, at least 1. A plan knows its own.
     m : int
         Micro-batches, at least 1.
+    plan : Plan, optional
+        PipeDream over replicated stages (1F1B-RR): micro-batch j runs on replica
+        j mod r of each stage with r replicas, and a replica has as many in flight as
+        the plan has weight versions. The ranks stand in the order of ``plan.ranks``.
     **options
         The family's own options, ``SCHEDULES[name].options``; None is the default.
 
@@ -219,6 +236,8 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     ValueError: zb-h2: the rule needs m >= 2p - 1, got m=3; m=7 works, or take zb-h1
     """
     family = _find(name)
+    if plan is not None:
+        return _replicated(family.name, plan, p, m, options)
     for option in options:
         if option not in family.options:
             allowed = ", ".join(family.options) or "none"
@@ -229,7 +248,12 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
     values = tuple(
         _option_value(option, options.get(key)) for key, option in family.options.items()
     )
-    ops, offsets, stages, microbatches, may_deadlock = _core.generate(family.name, p, m, values)
+    ops, offsets, stages, microbatches, may_deadlock = _core.generate(
+        family.name,
+        p,  # type: ignore[arg-type]
+        m,  # type: ignore[arg-type]
+        values,
+    )
     schedule = Schedule._wrap(ops, offsets, stages, microbatches, family.name)
     if may_deadlock:
         try:
@@ -244,3 +268,35 @@ def generate(name: str, p: SupportsIndex, m: SupportsIndex, **options: Any) -> S
                 )
             ) from None
     return schedule
+
+
+def _replicated(
+    name: str,
+    plan: Plan,
+    p: SupportsIndex | None,
+    m: SupportsIndex | None,
+    options: dict[str, Any],
+) -> Schedule:
+    """1F1B-RR over the stages of a plan."""
+    if name != "pipedream":
+        raise ValueError(f"a plan is made for 'pipedream', got {name!r}")
+    if options:
+        raise TypeError(f"a plan has no options, got {', '.join(options)}")
+    if m is None:
+        raise TypeError("generate('pipedream', plan=plan) needs m")
+    if p is not None and p != len(plan.ranks):
+        raise ValueError(f"p must be the plan's {len(plan.ranks)} busy workers, got {p}")
+    if not plan.pipelined:
+        raise ValueError(f"the plan {plan.name!r} runs one mini-batch at a time: no pipeline")
+    return replicated(plan.replicas, [stage.versions for stage in plan.stages], m)
+
+
+def replicated(replicas: Sequence[int], in_flight: Sequence[int], m: SupportsIndex) -> Schedule:
+    """1F1B-RR for any numbers of replicas and of mini-batches in flight a replica."""
+    count = operator.index(m)
+    if count < 1:
+        raise ValueError(f"m must be at least 1, got {count}")
+    ops, offsets = _core.replicated(
+        np.array(replicas, dtype=np.int32), np.array(in_flight, dtype=np.int32), count
+    )
+    return Schedule._wrap(ops, offsets, len(replicas), count, "pipedream")

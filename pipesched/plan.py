@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pipesched.profile import Profile
 
 if TYPE_CHECKING:
     from pipesched.costs import Costs
+    from pipesched.timeline import Timeline
 
-__all__ = ["Cluster", "Plan", "PlanStage"]
+__all__ = ["Cluster", "Plan", "PlanStage", "SteadyState"]
+
+_BACKWARD = 1  # the kind of B in Schedule.ops
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,90 @@ class PlanStage:
     def replicas(self) -> int:
         """How many workers share the stage."""
         return len(self.ranks)
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """How fast a plan's schedule runs once it is full; seconds a mini-batch.
+
+    Attributes
+    ----------
+    expected : float
+        The slowest stage of the plan.
+    simulated : float
+        The pace of the simulated schedule.
+    without_transfers : float
+        The same with transfers that take no time on the way.
+    in_flight : tuple of int
+        Mini-batches in flight a replica of each stage: ceil(R / r), PipeDream's rule.
+    enough : tuple of int
+        How many there must be so that no stage waits for another to admit more.
+    with_enough : float
+        The pace with `enough` in flight and transfers that take no time.
+    """
+
+    expected: float
+    simulated: float
+    without_transfers: float
+    in_flight: tuple[int, ...]
+    enough: tuple[int, ...]
+    with_enough: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the simulation runs at the expected pace, to a millionth."""
+        return abs(self.simulated - self.expected) <= 1e-6 * self.expected
+
+    def __str__(self) -> str:
+        lines = [
+            f"expected {self.expected * 1e3:.6g} ms a mini-batch, "
+            f"simulated {self.simulated * 1e3:.6g} ms"
+        ]
+        if self.agrees:
+            return lines[0]
+        hair = 1e-6 * self.expected
+        if self.simulated - self.without_transfers > hair:
+            lines.append(
+                f"{(self.simulated - self.without_transfers) * 1e3:.6g} ms of it because the way "
+                "of the transfers, there and back, is longer than the mini-batches in flight can "
+                "hide"
+            )
+        if self.without_transfers - self.with_enough > hair:
+            short = [
+                f"stage {s}: {have}, needs {need}"
+                for s, (have, need) in enumerate(zip(self.in_flight, self.enough, strict=True))
+                if need > have
+            ]
+            lines.append(
+                f"{(self.without_transfers - self.with_enough) * 1e3:.6g} ms of it because too few "
+                "mini-batches are in flight a replica: ceil(R / r) rounds each stage by itself, "
+                f"and a stage may admit fewer than those behind it hold ({'; '.join(short)})"
+            )
+        return "\n".join(lines)
+
+
+def enough_in_flight(replicas: Sequence[int]) -> tuple[int, ...]:
+    """Mini-batches in flight a replica with which 1F1B-RR keeps the pace of its slowest stage.
+
+    A stage must have admitted all that the next one holds, and one a replica of its own.
+    Where all numbers divide evenly this is PipeDream's ceil(R / r).
+    """
+    enough = [1]
+    for here, behind in zip(replicas[-2::-1], replicas[:0:-1], strict=True):
+        enough.append(-(-behind * enough[-1] // here) + 1)
+    return tuple(reversed(enough))
+
+
+def _pace(timeline: Timeline, m: int, period: int) -> float:
+    """Seconds a mini-batch in the full part, by when the first stage's backwards end.
+
+    Over whole periods, as replicas finish in bursts, and before the drain.
+    """
+    ops = timeline.schedule.ops
+    ends = np.sort(timeline.end[(ops["stage"] == 0) & (ops["kind"] == _BACKWARD)])
+    last = m - 1 - (m // 4)
+    span = max(m // 3 // period, 1) * period if period <= m // 3 else m // 3
+    return float(ends[last] - ends[last - span]) / span
 
 
 @dataclass(frozen=True)
@@ -242,6 +331,52 @@ class Plan:
             ]
         return Costs(
             forward=forward, backward=backward, transfer=transfer, activation=kept, static=static
+        )
+
+    def steady_state(self, m: int | None = None) -> SteadyState:
+        """Simulate the plan's schedule and compare its pace with the expectation.
+
+        Parameters
+        ----------
+        m : int, optional
+            Mini-batches to simulate; by default enough for the pattern of the replicas
+            to repeat several times.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> conv = ps.Layer("conv", 0.01, 0.02, activation=1e6, parameters=1e6)
+        >>> fc = ps.Layer("fc", 0.004, 0.006, activation=1e5, parameters=4e8)
+        >>> plan = ps.partition(ps.Profile([conv, fc]), workers=4, bandwidth=1e9)
+        >>> print(plan.steady_state())
+        expected 10 ms a mini-batch, simulated 10 ms
+        """
+        from pipesched.costs import Costs
+        from pipesched.generate import replicated
+
+        if not self.pipelined:
+            raise ValueError(f"the plan {self.name!r} runs one mini-batch at a time: no pipeline")
+        period = math.lcm(*self.replicas)
+        enough = enough_in_flight(self.replicas)
+        if m is None:
+            # The fill, the drain, and some periods between; a period may be out of reach.
+            m = 4 * sum(self.replicas) * enough[0] + 6 * min(period, 512)
+        given = tuple(stage.versions for stage in self.stages)
+        costs = self.costs()
+        still = Costs(forward=costs.forward, backward=costs.backward)
+
+        def pace(in_flight: Sequence[int], under: Costs) -> float:
+            timeline = replicated(self.replicas, in_flight, m).simulate(under)
+            return _pace(timeline, m, period)
+
+        expected = max(stage.time for stage in self.stages)
+        return SteadyState(
+            expected=expected,
+            simulated=pace(given, costs),
+            without_transfers=pace(given, still),
+            in_flight=given,
+            enough=enough,
+            with_enough=pace(enough, still),
         )
 
     def explain(self) -> str:

@@ -212,9 +212,78 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(replicated_doc, "replicated(replicas, in_flight, m)\n--\n\n"
+                             "(ops, offsets) of PipeDream's 1F1B-RR over replicated stages.");
+
+static PyObject *replicated(PyObject *module, PyObject *args)
+{
+    PyObject *replicas_object, *in_flight_object, *m_object;
+    int32_t m;
+    if (!PyArg_ParseTuple(args, "OOO:replicated", &replicas_object, &in_flight_object,
+                          &m_object) ||
+        int32_argument(m_object, "m", &m) < 0)
+        return NULL;
+    const int flags = NPY_ARRAY_CARRAY | NPY_ARRAY_ENSURECOPY;
+    PyArrayObject *in_flight = NULL, *offsets = NULL, *ops = NULL;
+    PyObject *result = NULL;
+    PyArrayObject *replicas =
+        (PyArrayObject *)PyArray_FROMANY(replicas_object, NPY_INT32, 1, 1, flags);
+    if (replicas == NULL)
+        return NULL;
+    in_flight = (PyArrayObject *)PyArray_FROMANY(in_flight_object, NPY_INT32, 1, 1, flags);
+    if (in_flight == NULL)
+        goto done;
+    npy_intp num_stages = PyArray_SIZE(replicas);
+    if (num_stages > INT32_MAX || PyArray_SIZE(in_flight) != num_stages) {
+        PyErr_SetString(PyExc_ValueError, "in_flight must have one value for each stage");
+        goto done;
+    }
+    const int32_t *replicas_data = PyArray_DATA(replicas);
+    const int32_t *in_flight_data = PyArray_DATA(in_flight);
+    int32_t stages = (int32_t)num_stages;
+    int32_t ranks;
+    ps_status status = ps_replicated_ranks(replicas_data, stages, &ranks);
+    if (status != PS_OK) {
+        ps_py_raise(status);
+        goto done;
+    }
+    npy_intp num_offsets = (npy_intp)ranks + 1;
+    offsets = (PyArrayObject *)PyArray_SimpleNew(1, &num_offsets, NPY_INT64);
+    if (offsets == NULL)
+        goto done;
+    int64_t *offsets_data = PyArray_DATA(offsets);
+    status = ps_replicated_offsets(replicas_data, stages, m, offsets_data);
+    if (status != PS_OK) {
+        ps_py_raise(status);
+        goto done;
+    }
+    npy_intp num_ops = (npy_intp)offsets_data[ranks];
+    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
+    Py_INCREF(dtype); /* stolen by the next line */
+    ops = (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &num_ops, dtype);
+    if (ops == NULL)
+        goto done;
+    ps_op *ops_data = PyArray_DATA(ops);
+    Py_BEGIN_ALLOW_THREADS
+    status =
+        ps_replicated_fill(replicas_data, in_flight_data, stages, m, offsets_data, ops_data);
+    Py_END_ALLOW_THREADS
+    if (status != PS_OK)
+        ps_py_raise(status);
+    else
+        result = Py_BuildValue("(OO)", ops, offsets);
+done:
+    Py_XDECREF(ops);
+    Py_XDECREF(offsets);
+    Py_XDECREF(in_flight);
+    Py_DECREF(replicas);
+    return result;
+}
+
 static PyMethodDef generate_methods[] = {
     {"families", families, METH_NOARGS, families_doc},
     {"generate", generate, METH_VARARGS, generate_doc},
+    {"replicated", replicated, METH_VARARGS, replicated_doc},
     {NULL, NULL, 0, NULL},
 };
 
