@@ -37,14 +37,14 @@ static inline double cell_time(cell_t made)
     return time;
 }
 
-/* Costs of a stage by kind, and the first cell of the rows. */
-typedef struct stage_line {
-    double time[PS_NUM_COMPUTE_KINDS];
-    double bytes[PS_NUM_COMPUTE_KINDS]; /* taken; below 0: given back */
-    double hop[PS_NUM_COMPUTE_KINDS];   /* transfer time of the result, on free links */
-    int64_t uses[CELL_KINDS];
-    int64_t makes[CELL_KINDS];
-} stage_line;
+/* All that an op needs of its stage and kind, together. */
+typedef struct op_line {
+    double time;
+    double bytes;  /* taken; below 0: given back */
+    double hop;    /* transfer time of the result, on free links */
+    int64_t uses;  /* first cell of a row */
+    int64_t makes; /* first cell of a row */
+} op_line;
 
 /* A rank under way. */
 typedef struct rank_state {
@@ -76,7 +76,7 @@ struct ps_simulator {
     int64_t num_cells;
     int cells_used; /* a run has written to them */
     cell_t *cells;
-    stage_line *lines;
+    op_line *lines; /* CELL_KINDS a stage */
     rank_state *ranks;
     int32_t *ready; /* ranks that can go on: a ring of p */
     int32_t ready_from;
@@ -89,9 +89,8 @@ struct ps_simulator {
 typedef struct run_context {
     ps_simulator *sim;
     const ps_costs *costs;
-    double *start; /* NULL: not wanted */
-    double *end;
-    int64_t *source; /* ps_simulator_cause: by cell, the op that fixed its arrival */
+    double *end;     /* NULL: not wanted */
+    int64_t *source; /* by cell, the op that fixed its arrival; NULL: not wanted */
 } run_context;
 
 /* ---- rows of cells --------------------------------------------------------- */
@@ -108,13 +107,12 @@ static int64_t result_row(const ps_schedule *schedule, int32_t lane, int64_t sta
 /* Fill in what each kind of op uses and makes at a stage. Where sends and receives
  * are in the schedule they alone pass results on; a compute op then needs nothing
  * but its place in its rank's order. */
-static void set_rows(const ps_simulator *sim, int32_t stage, stage_line *line)
+static void set_rows(ps_simulator *sim, int32_t stage)
 {
     const ps_schedule *schedule = &sim->schedule;
-    for (int kind = 0; kind < CELL_KINDS; kind++) {
-        line->uses[kind] = 0;
-        line->makes[kind] = result_row(schedule, PS_LANE_B, 0);
-    }
+    op_line *lines = &sim->lines[(int64_t)stage * CELL_KINDS];
+    for (int kind = 0; kind < CELL_KINDS; kind++)
+        lines[kind] = (op_line){.makes = result_row(schedule, PS_LANE_B, 0)};
     static const int16_t kinds[] = {PS_F, PS_B, PS_I};
     for (int i = 0; i < 3; i++) {
         ps_op op = {stage, 0, kinds[i], 0};
@@ -123,9 +121,14 @@ static void set_rows(const ps_simulator *sim, int32_t stage, stage_line *line)
         int32_t user = sim->has_comms ? ps_recv_kind(lane) : op.kind;
         int32_t maker = sim->has_comms ? ps_send_kind(lane) : op.kind;
         if (input >= 0)
-            line->uses[user] = result_row(schedule, lane, input / schedule->num_microbatches);
-        line->makes[maker] = result_row(schedule, lane, stage);
+            lines[user].uses = result_row(schedule, lane, input / schedule->num_microbatches);
+        lines[maker].makes = result_row(schedule, lane, stage);
     }
+}
+
+static inline const op_line *line_of(const ps_simulator *sim, ps_op op)
+{
+    return &sim->lines[(int64_t)op.stage * CELL_KINDS + op.kind];
 }
 
 /* The stage whose op uses what this lane makes at a stage; -1: none. */
@@ -347,7 +350,8 @@ ps_status ps_simulator_new(const ps_schedule *schedule, ps_simulator **out)
     if (status == PS_OK)
         status = ps_alloc_zeroed(sim->num_cells, sizeof *sim->cells, (void **)&sim->cells);
     if (status == PS_OK)
-        status = ps_alloc(schedule->num_stages, sizeof *sim->lines, (void **)&sim->lines);
+        status = ps_alloc((int64_t)schedule->num_stages * CELL_KINDS, sizeof *sim->lines,
+                          (void **)&sim->lines);
     if (status == PS_OK)
         status = ps_alloc(schedule->p, sizeof *sim->ranks, (void **)&sim->ranks);
     if (status == PS_OK)
@@ -360,7 +364,7 @@ ps_status ps_simulator_new(const ps_schedule *schedule, ps_simulator **out)
     if (status != PS_OK)
         goto done;
     for (int32_t stage = 0; stage < schedule->num_stages; stage++)
-        set_rows(sim, stage, &sim->lines[stage]);
+        set_rows(sim, stage);
 done:
     if (status == PS_OK)
         *out = sim;
@@ -413,24 +417,24 @@ static void set_lines(ps_simulator *sim, const ps_costs *costs)
 {
     int64_t S = sim->schedule.num_stages;
     for (int32_t s = 0; s < S; s++) {
-        stage_line *line = &sim->lines[s];
+        op_line *lines = &sim->lines[(int64_t)s * CELL_KINDS];
         double whole = costs->memory[s];
         double kept = costs->memory[S + s];
         for (int kind = 0; kind < PS_NUM_COMPUTE_KINDS; kind++) {
-            line->time[kind] = costs->times[kind * S + s];
-            line->hop[kind] = 0.0;
+            lines[kind].time = costs->times[kind * S + s];
+            lines[kind].hop = 0.0;
         }
-        line->bytes[PS_F] = whole;
-        line->bytes[PS_B] = -whole;
-        line->bytes[PS_I] = kept - whole;
-        line->bytes[PS_W] = -kept;
+        lines[PS_F].bytes = whole;
+        lines[PS_B].bytes = -whole;
+        lines[PS_I].bytes = kept - whole;
+        lines[PS_W].bytes = -kept;
         if (sim->has_comms || sim->place.cell_rank != NULL)
             continue; /* arrival() looks up each transfer */
         const int32_t *home = sim->place.stage_rank;
         if (s + 1 < S && home[s] != home[s + 1])
-            line->hop[PS_F] = costs->transfers[s];
+            lines[PS_F].hop = costs->transfers[s];
         if (s > 0 && home[s] != home[s - 1])
-            line->hop[PS_B] = line->hop[PS_I] = costs->transfers[S + s - 1];
+            lines[PS_B].hop = lines[PS_I].hop = costs->transfers[S + s - 1];
     }
 }
 
@@ -474,7 +478,7 @@ static void hand_on(const run_context *run, ps_op op, int32_t rank, double now,
     if (!is_maker(sim, op.kind))
         return;
     int32_t lane = op.kind == PS_F || op.kind == PS_SEND_F ? PS_LANE_F : PS_LANE_B;
-    int64_t index = sim->lines[op.stage].makes[op.kind] + op.microbatch;
+    int64_t index = line_of(sim, op)->makes + op.microbatch;
     int64_t source;
     double time = arrival(run, lane, op, rank, now, op_index, &source);
     if (run->source != NULL)
@@ -503,21 +507,20 @@ static int run_pair(const run_context *run, int32_t rank, rank_state *me)
     ps_simulator *sim = run->sim;
     const double *scale = run->costs->scale;
     ps_op op[2] = {sim->schedule.ops[me->next], sim->schedule.ops[me->next + 1]};
-    const stage_line *line[2];
     double bytes[2], factor[2], time = 0.0, begin = me->clock;
     for (int i = 0; i < 2; i++) {
-        line[i] = &sim->lines[op[i].stage];
         if (op[i].kind >= PS_NUM_COMPUTE_KINDS)
             return 0; /* ps_check refuses it; here the rank stays where it is */
-        cell_t *input = &sim->cells[line[i]->uses[op[i].kind] + op[i].microbatch];
+        const op_line *line = line_of(sim, op[i]);
+        cell_t *input = &sim->cells[line->uses + op[i].microbatch];
         if (*input <= 0) {
             *input = -1 - (cell_t)rank;
             return 0;
         }
         begin = fmax(begin, cell_time(*input));
         factor[i] = scale == NULL ? 1.0 : scale[op[i].microbatch];
-        time += line[i]->time[op[i].kind] * factor[i];
-        bytes[i] = line[i]->bytes[op[i].kind] * factor[i];
+        time += line->time * factor[i];
+        bytes[i] = line->bytes * factor[i];
     }
     int forward = op[0].kind == PS_F ? 0 : 1;
     if (run->costs->overlap != NULL)
@@ -527,10 +530,8 @@ static int run_pair(const run_context *run, int32_t rank, rank_state *me)
     hold(me, sim, op[1 - forward].kind, bytes[1 - forward]);
     double end = begin + time;
     for (int i = 0; i < 2; i++) {
-        if (run->end != NULL) {
-            run->start[me->next + i] = begin;
+        if (run->end != NULL)
             run->end[me->next + i] = end;
-        }
         hand_on(run, op[i], rank, end, me->next + i);
     }
     if (me->first < 0.0)
@@ -547,8 +548,8 @@ static int run_mark(const run_context *run, int32_t rank, rank_state *me)
     ps_simulator *sim = run->sim;
     ps_op op = sim->schedule.ops[me->next];
     if (ps_kind_is_comm(op.kind)) {
-        const stage_line *line = &sim->lines[op.stage];
-        cell_t *input = &sim->cells[line->uses[op.kind] + op.microbatch];
+        const op_line *line = line_of(sim, op);
+        cell_t *input = &sim->cells[line->uses + op.microbatch];
         if (*input <= 0) {
             *input = -1 - (cell_t)rank;
             return 0;
@@ -557,7 +558,7 @@ static int run_mark(const run_context *run, int32_t rank, rank_state *me)
         hand_on(run, op, rank, me->clock, me->next);
     }
     if (run->end != NULL)
-        run->start[me->next] = run->end[me->next] = me->clock;
+        run->end[me->next] = me->clock;
     me->next++;
     return 1;
 }
@@ -580,27 +581,25 @@ static inline void run_rank(const run_context *run, int32_t rank, const int plai
                 break;
             continue;
         }
-        const stage_line *line = &sim->lines[op.stage];
-        cell_t *input = &sim->cells[line->uses[op.kind] + op.microbatch];
+        const op_line *line = line_of(sim, op);
+        cell_t *input = &sim->cells[line->uses + op.microbatch];
         if (*input <= 0) {
             *input = -1 - (cell_t)rank;
             break;
         }
         double arrived = cell_time(*input);
         double begin = arrived > me.clock ? arrived : me.clock;
-        double time = line->time[op.kind];
-        double bytes = line->bytes[op.kind];
+        double time = line->time;
+        double bytes = line->bytes;
         if (!plain && run->costs->scale != NULL) {
             time *= run->costs->scale[op.microbatch];
             bytes *= run->costs->scale[op.microbatch];
         }
         double end = begin + time;
-        if (run->end != NULL) {
-            run->start[me.next] = begin;
+        if (run->end != NULL)
             run->end[me.next] = end;
-        }
         if (plain)
-            put_cell(sim, line->makes[op.kind] + op.microbatch, end + line->hop[op.kind]);
+            put_cell(sim, line->makes + op.microbatch, end + line->hop);
         else
             hand_on(run, op, rank, end, me.next);
         hold(&me, sim, op.kind, bytes);
@@ -628,7 +627,7 @@ ps_status ps_simulator_run(ps_simulator *sim, const ps_costs *costs, const ps_ti
     const ps_schedule *schedule = &sim->schedule;
     int64_t S = schedule->num_stages;
     int transfers = any_transfer(sim, costs);
-    run_context run = {sim, costs, times->start, times->end, NULL};
+    run_context run = {sim, costs, times->end, NULL};
     int plain = costs->scale == NULL &&
                 (!transfers || (!costs->serial && sim->place.cell_rank == NULL));
     ps_status status = begin_run(sim, costs);
@@ -677,56 +676,71 @@ ps_status ps_simulator_run(ps_simulator *sim, const ps_costs *costs, const ps_ti
     return PS_OK;
 }
 
-/* ---- what fixed each start ------------------------------------------------- */
+/* ---- looking back ------------------------------------------------------------ */
 
-/* The op that fixed the arrival of what op i uses, if that is when it started. */
-static int64_t input_source(const run_context *run, const double *start, int64_t i)
+/* When what op i uses arrived, and the op that fixed that (where sources are kept). */
+static double input_arrival(const run_context *run, int64_t i, int64_t *source)
 {
     const ps_simulator *sim = run->sim;
     ps_op op = sim->schedule.ops[i];
+    *source = -1;
     if (op.kind >= CELL_KINDS)
-        return -1;
-    int64_t index = sim->lines[op.stage].uses[op.kind] + op.microbatch;
-    if (sim->cells[index] <= 0 || cell_time(sim->cells[index]) < start[i])
-        return -1;
-    return run->source[index];
+        return 0.0;
+    int64_t index = line_of(sim, op)->uses + op.microbatch;
+    if (sim->cells[index] <= 0)
+        return 0.0;
+    if (run->source != NULL)
+        *source = run->source[index];
+    return cell_time(sim->cells[index]);
 }
 
-ps_status ps_simulator_cause(ps_simulator *sim, const ps_costs *costs, const double *start,
-                             const double *end, int64_t *cause)
+/* Start and cause of every op of a rank; all cells are made. */
+static void look_back(const run_context *run, int32_t rank, const double *end, double *start,
+                      int64_t *cause)
+{
+    const ps_schedule *schedule = &run->sim->schedule;
+    int64_t from = schedule->offsets[rank];
+    int64_t stop = schedule->offsets[rank + 1];
+    for (int64_t i = from; i < stop; i++) {
+        int64_t last = i + schedule->ops[i].fuse; /* of the pair */
+        int64_t fixed_by = i > from ? i - 1 : -1;
+        double begin = i > from ? end[i - 1] : 0.0;
+        for (int64_t k = i; k <= last; k++) {
+            int64_t source;
+            double arrived = input_arrival(run, k, &source);
+            if (arrived > begin) {
+                begin = arrived;
+                fixed_by = source;
+            }
+        }
+        for (int64_t k = i; k <= last; k++) {
+            if (start != NULL)
+                start[k] = begin;
+            if (cause != NULL)
+                cause[k] = fixed_by;
+        }
+        i = last;
+    }
+}
+
+ps_status ps_simulator_look_back(ps_simulator *sim, const ps_costs *costs, const double *end,
+                                 double *start, int64_t *cause)
 {
     const ps_schedule *schedule = &sim->schedule;
-    run_context run = {sim, costs, NULL, NULL, NULL};
-    ps_status status = ps_alloc(sim->num_cells, sizeof *run.source, (void **)&run.source);
+    run_context run = {sim, costs, NULL, NULL};
+    ps_status status = begin_run(sim, costs);
+    if (status == PS_OK && cause != NULL)
+        status = ps_alloc(sim->num_cells, sizeof *run.source, (void **)&run.source);
     if (status != PS_OK)
         return status;
-    memset(run.source, 0xff, (size_t)sim->num_cells * sizeof *run.source);
-    status = begin_run(sim, costs);
-    if (status != PS_OK)
-        goto done;
+    if (cause != NULL)
+        memset(run.source, 0xff, (size_t)sim->num_cells * sizeof *run.source);
     /* Nobody waits here: all ends are known, and links queue in their sender's order. */
     for (int32_t rank = 0; rank < schedule->p; rank++)
         for (int64_t i = schedule->offsets[rank]; i < schedule->offsets[rank + 1]; i++)
             hand_on(&run, schedule->ops[i], rank, end[i], i);
-    for (int32_t rank = 0; rank < schedule->p; rank++) {
-        int64_t from = schedule->offsets[rank];
-        for (int64_t i = from; i < schedule->offsets[rank + 1]; i++) {
-            int second = i > from && schedule->ops[i - 1].fuse;
-            if (second) {
-                cause[i] = cause[i - 1];
-                continue;
-            }
-            double idle_since = i > from ? end[i - 1] : 0.0;
-            cause[i] = i > from ? i - 1 : -1;
-            if (start[i] <= idle_since)
-                continue;
-            int64_t source = input_source(&run, start, i);
-            if (source < 0 && schedule->ops[i].fuse)
-                source = input_source(&run, start, i + 1);
-            cause[i] = source;
-        }
-    }
-done:
+    for (int32_t rank = 0; rank < schedule->p; rank++)
+        look_back(&run, rank, end, start, cause);
     free(run.source);
-    return status;
+    return PS_OK;
 }

@@ -29,10 +29,9 @@ typedef struct ps_costs {
     int serial;              /* one transfer at a time from one rank to another */
 } ps_costs;
 
-/* The results; the caller owns all arrays. start and end may be NULL together. */
+/* The results; the caller owns all arrays. */
 typedef struct ps_times {
-    double *start; /* one an op; both ops of an overlapped pair have the pair's */
-    double *end;
+    double *end;               /* one an op; NULL: not wanted */
     double *busy;              /* p: time at work */
     double *first;             /* p: start of the first compute op; 0 on a rank without */
     double *last;              /* p: end of the last compute op; 0 on a rank without */
@@ -56,13 +55,14 @@ void ps_simulator_free(ps_simulator *simulator);
 PS_MUST_CHECK ps_status ps_simulator_run(ps_simulator *simulator, const ps_costs *costs,
                                          const ps_times *times);
 
-/* cause[i] = the op whose end, plus transfers, fixed the start of op i; -1 where
- * nothing did. If the rank's own previous op did (also at a tie), that one; the
- * second op of an overlapped pair has the cause of the first. On a serial link
- * that was busy, the op whose transfer began the unbroken row of transfers.
- * start and end are those of a run with these costs. Errors as above. */
-PS_MUST_CHECK ps_status ps_simulator_cause(ps_simulator *simulator, const ps_costs *costs,
-                                           const double *start, const double *end,
-                                           int64_t *cause);
+/* From the ends that a run with these costs gave: the start of every op (both ops of
+ * an overlapped pair have the pair's) and what fixed it. Either array may be NULL.
+ * cause[i] = the op whose end, plus transfers, is the start of op i; -1 where nothing
+ * fixed it. If the rank's own previous op did (also at a tie), that one; the second op
+ * of a pair has the cause of the first. On a serial link that was busy, the op whose
+ * transfer began the unbroken row of transfers. PS_ERR_MEMORY. */
+PS_MUST_CHECK ps_status ps_simulator_look_back(ps_simulator *simulator, const ps_costs *costs,
+                                               const double *end, double *start,
+                                               int64_t *cause);
 
 #endif

@@ -16,7 +16,7 @@ from pipesched.timeline import Timeline, Timelines
 if TYPE_CHECKING:
     from pipesched.schedule import Schedule
 
-__all__ = ["find_cause", "simulate"]
+__all__ = ["look_back", "simulate"]
 
 
 def simulate(
@@ -49,9 +49,9 @@ def simulate(
     return Timelines._make(schedule, costs, sums, peak_activations)
 
 
-def find_cause(schedule: Schedule, costs: Costs, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """For each op the index of the op that fixed its start; see :attr:`Timeline.cause`."""
-    return _core.cause(schedule, _tables(schedule, costs), costs.link == "serial", start, end)
+def look_back(schedule: Schedule, costs: Costs, end: np.ndarray, cause: bool) -> np.ndarray:
+    """From the ends of all ops their starts, or what fixed these; see `Timeline.cause`."""
+    return _core.look_back(schedule, _tables(schedule, costs), costs.link == "serial", end, cause)
 
 
 def _tables(schedule: Schedule, costs: Costs) -> tuple[np.ndarray | None, ...]:

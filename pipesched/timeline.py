@@ -123,11 +123,11 @@ class Timeline(_Frozen):
     array([1., 2., 6., 9., 2., 4., 5., 7.])
     """
 
-    __slots__ = ("_cause", "end", "start")
+    __slots__ = ("_cause", "_start", "end")
 
-    start: np.ndarray
     end: np.ndarray
     makespan: float
+    _start: np.ndarray | None
     _cause: np.ndarray | None
 
     def __init__(self) -> None:
@@ -138,18 +138,23 @@ class Timeline(_Frozen):
         cls,
         schedule: Schedule,
         costs: Costs,
-        times: np.ndarray,
+        end: np.ndarray,
         sums: np.ndarray,
         peak_activations: np.ndarray,
     ) -> Timeline:
         self = object.__new__(cls)
         self._put_sums(schedule, costs, sums, peak_activations)
         self._put("makespan", float(self.makespan))
-        times.flags.writeable = False
-        self._put("start", times[0])
-        self._put("end", times[1])
+        end.flags.writeable = False
+        self._put("end", end)
+        self._put("_start", None)
         self._put("_cause", None)
         return self
+
+    @property
+    def start(self) -> np.ndarray:
+        """Start of every op, float64; :attr:`end` says in which order."""
+        return self._looked_back("_start", cause=False)
 
     @property
     def idle(self) -> np.ndarray:
@@ -182,13 +187,17 @@ class Timeline(_Frozen):
         for, or, where a serial link was busy, the one whose transfer began the unbroken row of
         transfers. -1 where nothing did. Both ops of an overlapped pair have the same.
         """
-        found = self._cause
-        if found is None:
-            from pipesched.simulate import find_cause
+        return self._looked_back("_cause", cause=True)
 
-            found = find_cause(self.schedule, self.costs, self.start, self.end)
+    def _looked_back(self, name: str, cause: bool) -> np.ndarray:
+        """Kept as an attribute once it is asked for: many uses need neither."""
+        found = getattr(self, name)
+        if found is None:
+            from pipesched.simulate import look_back
+
+            found = look_back(self.schedule, self.costs, self.end, cause)
             found.flags.writeable = False
-            self._put("_cause", found)
+            self._put(name, found)
         return found
 
     @property

@@ -1,5 +1,5 @@
-/* Costs -> times. simulate gives every op's times, simulate_batch the sums of many
- * cost vectors, cause what fixed each start. All arrays come from the package's
+/* Costs -> times. simulate gives every op's end, simulate_batch the sums of many cost
+ * vectors, look_back every op's start and what fixed it. All arrays come from the package's
  * own Python (Schedule, Costs.tables), which owns them while the GIL is away. */
 #include "py_arrays.h"
 
@@ -107,9 +107,8 @@ PyDoc_STRVAR(simulate_doc,
              "simulate($module, schedule, tables, serial)\n"
              "--\n"
              "\n"
-             "(times, sums, peak_activations) of a schedule under the costs of Costs.tables: "
-             "start and end of the ops, (2, ops); busy, first, last, fixed and peak_memory of "
-             "the ranks, (5, p).");
+             "(end, sums, peak_activations) of a schedule under the costs of Costs.tables: the "
+             "ends of the ops; busy, first, last, fixed and peak_memory of the ranks, (5, p).");
 
 static PyObject *simulate(PyObject *module, PyObject *args)
 {
@@ -126,22 +125,20 @@ static PyObject *simulate(PyObject *module, PyObject *args)
         goto done;
     npy_intp ops = PyArray_DIM(schedule.ops, 0);
     npy_intp p = schedule.view.p;
-    const npy_intp times_shape[2] = {2, ops};
     const npy_intp sums_shape[2] = {SUMS, p};
-    PyObject *times_array = PyArray_SimpleNew(2, times_shape, NPY_DOUBLE);
+    PyObject *end = PyArray_SimpleNew(1, &ops, NPY_DOUBLE);
     PyObject *sums = PyArray_SimpleNew(2, sums_shape, NPY_DOUBLE);
     PyObject *chunks = PyArray_SimpleNew(1, &p, NPY_INT64);
-    if (times_array != NULL && sums != NULL && chunks != NULL)
-        result = PyTuple_Pack(3, times_array, sums, chunks);
-    Py_XDECREF(times_array);
+    if (end != NULL && sums != NULL && chunks != NULL)
+        result = PyTuple_Pack(3, end, sums, chunks);
+    Py_XDECREF(end);
     Py_XDECREF(sums);
     Py_XDECREF(chunks);
     if (result == NULL)
         goto done;
     ps_times times = times_at(PyArray_DATA((PyArrayObject *)sums), 1, p, 0,
                               PyArray_DATA((PyArrayObject *)chunks));
-    times.start = PyArray_DATA((PyArrayObject *)times_array);
-    times.end = times.start + ops;
+    times.end = PyArray_DATA((PyArrayObject *)end);
     ps_simulator *sim = NULL;
     ps_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -219,39 +216,41 @@ done:
     return chunks;
 }
 
-PyDoc_STRVAR(cause_doc, "cause($module, schedule, tables, serial, start, end)\n"
-                        "--\n"
-                        "\n"
-                        "For each op the index of the op that fixed its start, -1 for none.");
+PyDoc_STRVAR(look_back_doc,
+             "look_back($module, schedule, tables, serial, end, cause)\n"
+             "--\n"
+             "\n"
+             "From the ends of simulate: the start of each op, or, where cause is true, the "
+             "index of the op that fixed its start, -1 for none.");
 
-static PyObject *cause(PyObject *module, PyObject *args)
+static PyObject *look_back(PyObject *module, PyObject *args)
 {
-    PyObject *object, *tables, *start_array, *end_array;
-    int serial;
-    if (!PyArg_ParseTuple(args, "OOpOO:cause", &object, &tables, &serial, &start_array,
-                          &end_array))
+    PyObject *object, *tables, *end_array;
+    int serial, cause;
+    if (!PyArg_ParseTuple(args, "OOpOp:look_back", &object, &tables, &serial, &end_array,
+                          &cause))
         return NULL;
     ps_py_schedule schedule;
     if (ps_py_schedule_read(module, object, &schedule) < 0)
         return NULL;
     PyObject *result = NULL;
     ps_costs costs;
-    double *start, *end;
+    double *end;
     const npy_intp ops = PyArray_DIM(schedule.ops, 0);
     if (costs_view(tables, serial, &schedule.view, -1, &costs) < 0 ||
-        doubles(start_array, "start", 0, 1, &ops, &start) < 0 ||
         doubles(end_array, "end", 0, 1, &ops, &end) < 0)
         goto done;
-    result = PyArray_SimpleNew(1, &ops, NPY_INT64);
+    result = PyArray_SimpleNew(1, &ops, cause ? NPY_INT64 : NPY_DOUBLE);
     if (result == NULL)
         goto done;
-    int64_t *result_data = PyArray_DATA((PyArrayObject *)result);
+    void *data = PyArray_DATA((PyArrayObject *)result);
     ps_simulator *sim = NULL;
     ps_status status;
     Py_BEGIN_ALLOW_THREADS
     status = ps_simulator_new(&schedule.view, &sim);
     if (status == PS_OK)
-        status = ps_simulator_cause(sim, &costs, start, end, result_data);
+        status =
+            ps_simulator_look_back(sim, &costs, end, cause ? NULL : data, cause ? data : NULL);
     ps_simulator_free(sim);
     Py_END_ALLOW_THREADS
     if (status != PS_OK) {
@@ -266,7 +265,7 @@ done:
 static PyMethodDef simulate_methods[] = {
     {"simulate", simulate, METH_VARARGS, simulate_doc},
     {"simulate_batch", simulate_batch, METH_VARARGS, simulate_batch_doc},
-    {"cause", cause, METH_VARARGS, cause_doc},
+    {"look_back", look_back, METH_VARARGS, look_back_doc},
     {NULL, NULL, 0, NULL},
 };
 
