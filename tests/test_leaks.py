@@ -50,6 +50,7 @@ class Nameless(metaclass=OddNames):
 
 two = {call.__name__: call for call in (ps.gpipe_forward_schedule, ps.bubble_formula)}
 made = {name: ps.generate(name, 4, 8) for name in ps.SCHEDULES}
+SERIAL = ps.Costs(3, transfer=1, static=2, microbatch_scale=range(1, 9), link="serial")
 CALLS = {
     "table": lambda: ps.gpipe_forward_schedule(30, 301),
     "table, long": lambda: ps.gpipe_forward_schedule(20, 2000),
@@ -106,6 +107,15 @@ CALLS = {
     "check, deadlock": lambda: ps.Schedule.from_rows(
         ["0F0 2F0 2B0 0B0", "3F0 1F0 1B0 3B0"]
     ).check(),
+    **{f"simulate {name}": lambda name=name: made[name].simulate() for name in made},
+    "simulate, looking back": lambda: made["chimera"].simulate(SERIAL).cause,
+    "simulate, lower bound": lambda: made["chimera"].simulate(SERIAL).lower_bound,
+    "simulate, memory": lambda: made["zb-v"].simulate(SERIAL).memory_profile(1),
+    "simulate, batch": lambda: made["1f1b"].simulate(ps.Costs([[1], [2], [3]]), threads=1),
+    "simulate, too large": lambda: made["1f1b"].simulate(ps.Costs(1e308, 1e308)),
+    "simulate, batch, too large": lambda: made["1f1b"].simulate(ps.Costs([[8e307]]), threads=1),
+    "simulate, wrong length": lambda: made["1f1b"].simulate(ps.Costs([1, 2])),
+    "costs, negative": lambda: ps.Costs([1, 2, -3]),
     "rows, no word": lambda: ps.Schedule.from_rows(["0F0 what"]),
     "p twice": lambda: ps.bubble_formula(1001, p=1001),
     "p unknown": lambda: ps.bubble_formula(1001, n=1001),
