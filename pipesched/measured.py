@@ -117,7 +117,7 @@ waited 0 s>
         np.maximum.at(last, rank, end)
         sums = np.stack([busy, first, last, simulated._fixed, simulated.peak_memory])
         peak_activations = np.array(simulated.peak_activations)
-        self = cls._make(schedule, costs, np.stack([start, end]), sums, peak_activations)
+        self = cls._make(schedule, costs, end, sums, peak_activations, start)
         assert isinstance(self, MeasuredTimeline)
         for array in (wait, waited):
             array.flags.writeable = False

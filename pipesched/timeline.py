@@ -141,13 +141,16 @@ class Timeline(_Frozen):
         end: np.ndarray,
         sums: np.ndarray,
         peak_activations: np.ndarray,
+        start: np.ndarray | None = None,
     ) -> Timeline:
         self = object.__new__(cls)
         self._put_sums(schedule, costs, sums, peak_activations)
         self._put("makespan", float(self.makespan))
-        end.flags.writeable = False
+        for array in (start, end):
+            if array is not None:
+                array.flags.writeable = False
         self._put("end", end)
-        self._put("_start", None)
+        self._put("_start", start)
         self._put("_cause", None)
         return self
 
