@@ -380,8 +380,9 @@ class Costs:
 
         Raises
         ------
-        ValueError
-            An array has not one value a stage, boundary or micro-batch.
+        TypeError, ValueError
+            A count is no int of at least 1, or an array has not one value a stage, boundary or
+            micro-batch.
 
         Examples
         --------
@@ -389,6 +390,10 @@ class Costs:
         array([[0.5, 0.5, 0. ],
                [0.5, 0.5, 0. ]])
         """
+
+        for count, given in (("num_stages", num_stages), ("num_microbatches", num_microbatches)):
+            if operator.index(given) < 1:
+                raise ValueError(f"{count} must be at least 1, got {given}")
 
         def stack(names: tuple[str, ...], length: int, axes: str) -> np.ndarray:
             rows = [_along(name, getattr(self, name), length, axes) for name in names]
