@@ -13,12 +13,11 @@ import numpy as np
 from pipesched._names import no_such
 from pipesched.costs import Costs
 from pipesched.generate import SCHEDULES, generate
+from pipesched.schedule import Schedule
+from pipesched.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from pipesched.schedule import Schedule
-    from pipesched.timeline import Timeline
 
 #: The bases that `plot_bubble` draws.
 _BASES = ("bubble_fraction", "bubble_ratio", "span_bubble")
@@ -225,6 +224,8 @@ def compare(
     [('zb-h1', 27.0, 4.0), ('1f1b', 33.0, 4.0), ('gpipe', 33.0, 8.0)]
     """
     costs = Costs() if costs is None else costs
+    if not isinstance(costs, Costs):
+        raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
     if costs.batch is not None:
         raise ValueError(f"compare takes one set of costs, got a batch of {costs.batch}")
     names = [n for n in SCHEDULES if n != "forward"] if schedules is None else list(schedules)
@@ -351,7 +352,10 @@ def plot_comparison(timelines: Iterable[Schedule | Timeline], axes: Any = None) 
     """
     from pipesched.draw.plot import comparison
 
-    found = [t.simulate() if hasattr(t, "simulate") else t for t in timelines]
+    found = [t.simulate() if isinstance(t, Schedule) else t for t in timelines]
+    for timeline in found:
+        if not isinstance(timeline, Timeline):
+            raise TypeError(f"timelines must be Timelines, got {type(timeline).__name__} in it")
     return comparison(found, axes)
 
 
@@ -397,6 +401,8 @@ def plot_bubble(
     if basis not in _BASES:
         raise ValueError(f"basis must be one of {', '.join(_BASES)}, got {basis!r}")
     names, counts = list(schedules), list(m)
+    if not names or not counts:
+        raise ValueError("m and schedules must hold at least one each, there is nothing to plot")
     points: dict[str, tuple[list[Any], list[float]]] = {name: ([], []) for name in names}
     for count in counts:
         found = compare(p, count, costs, schedules=names)

@@ -9,6 +9,7 @@ since memory for anything between would be taken in earnest.
 
 import inspect
 import pickle
+import sys
 import types
 from dataclasses import is_dataclass
 from decimal import Decimal
@@ -241,6 +242,9 @@ def outcome(function, *args, allowed=DOCUMENTED, **keywords):
         result = function(*args, **keywords)
     except allowed as error:
         result = error
+    finally:
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
     assert [(arg.tobytes(), arg.dtype, arg.shape) for arg in arrays_given] == before
     return result
 
@@ -252,7 +256,7 @@ FUNCTIONS = public_functions(ps, formulas)
 @given(data=st.data())
 def test_function(name, data):
     function = FUNCTIONS[name]
-    opens_files = "path" in inspect.signature(function).parameters
+    opens_files = {"path", "paths"} & inspect.signature(function).parameters.keys()
     positional, keywords = data.draw(arguments(function))
     allowed = (*DOCUMENTED, OSError) if opens_files else DOCUMENTED
     outcome(function, *positional, allowed=allowed, **keywords)

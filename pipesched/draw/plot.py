@@ -35,6 +35,10 @@ def pyplot() -> Any:
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is not None:
+        from matplotlib.axes import Axes as AnyAxes
+
+        if not isinstance(ax, AnyAxes):
+            raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
         return ax
     _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
     return ax

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
+from .streams import writing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,11 +35,8 @@ def write(timeline: Timeline, path: str | PathLike[str] | TextIO, unit: str = "m
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}")
-    if isinstance(path, (str, PathLike)):
-        with open(path, "w", encoding="utf-8") as stream:
-            _write_events(timeline, stream, UNITS[unit])
-    else:
-        _write_events(timeline, path, UNITS[unit])
+    with writing(path) as stream:
+        _write_events(timeline, stream, UNITS[unit])
 
 
 def _write_events(timeline: Timeline, stream: TextIO, scale: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from pipesched.costs import Costs
+from pipesched.formats.streams import reading, writing
 
 __all__ = ["read_costs", "write_costs"]
 
@@ -42,10 +43,9 @@ def read_costs(path: str | PathLike[str] | TextIO) -> Costs:
     >>> read_costs(io.StringIO('{"forward": [1, 2], "transfer": 0.5, "note": "by hand"}'))
     Costs(forward=[1., 2.], backward=[2., 4.], transfer=0.5)
     """
-    if not isinstance(path, (str, PathLike)):
-        return _parse(path.read(), "costs")
-    with open(path, encoding="utf-8-sig") as stream:
-        return _parse(stream.read(), str(path))
+    where = str(path) if isinstance(path, (str, PathLike)) else "costs"
+    with reading(path) as stream:
+        return _parse(stream.read(), where)
 
 
 def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | None = None) -> None:
@@ -77,6 +77,8 @@ def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | No
     >>> read_costs(io.StringIO(stream.getvalue())) == Costs(forward=[1, 2])
     True
     """
+    if not isinstance(costs, Costs):
+        raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
     found: dict[str, Any] = {} if note is None else {"note": note}
     defaults = {"overlap": None, "microbatch_scale": None}
     for name in _arguments():
@@ -87,10 +89,7 @@ def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | No
             continue
         found[name] = value.tolist() if isinstance(value, np.ndarray) else value
     text = json.dumps(found, indent=1) + "\n"
-    if not isinstance(path, (str, PathLike)):
-        path.write(text)
-        return
-    with open(path, "w", encoding="utf-8") as stream:
+    with writing(path) as stream:
         stream.write(text)
 
 

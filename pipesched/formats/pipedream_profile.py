@@ -102,6 +102,8 @@ def write_profile(
     >>> ps.read_profile(path) == profile
     True
     """
+    if not isinstance(profile, Profile):
+        raise TypeError(f"profile must be a pipesched.Profile, got {type(profile).__name__}")
     if format is None:
         format = "json" if str(path).endswith(".json") else "pipedream"
     if format == "json":
