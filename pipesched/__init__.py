@@ -26,6 +26,7 @@ _HOME = {
     "ScheduleError": "check",
     "Timeline": "timeline",
     "Timelines": "timeline",
+    "WeightVersions": "versions",
     "baselines": "partition",
     "compare": "compare",
     "compare_timelines": "measured",
@@ -39,6 +40,7 @@ _HOME = {
     "read_profile": "formats.pipedream_profile",
     "read_torch_csv": "formats.torch_csv",
     "read_torch_trace": "formats.torch_trace",
+    "weight_versions": "versions",
     "write_costs": "formats.costs_json",
     "write_profile": "formats.pipedream_profile",
 }

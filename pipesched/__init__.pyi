@@ -33,5 +33,7 @@ from pipesched.schedule import OP_DTYPE as OP_DTYPE
 from pipesched.schedule import Schedule as Schedule
 from pipesched.timeline import Timeline as Timeline
 from pipesched.timeline import Timelines as Timelines
+from pipesched.versions import WeightVersions as WeightVersions
+from pipesched.versions import weight_versions as weight_versions
 
 __all__: list[str]
