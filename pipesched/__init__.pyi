@@ -13,6 +13,8 @@ from pipesched.exercise import bubble_fraction as bubble_fraction
 from pipesched.exercise import gpipe_forward_schedule as gpipe_forward_schedule
 from pipesched.formats.costs_json import read_costs as read_costs
 from pipesched.formats.costs_json import write_costs as write_costs
+from pipesched.formats.megatron_layout import MegatronLayout as MegatronLayout
+from pipesched.formats.megatron_layout import megatron_layout as megatron_layout
 from pipesched.formats.pipedream_profile import read_profile as read_profile
 from pipesched.formats.pipedream_profile import write_profile as write_profile
 from pipesched.formats.torch_csv import read_torch_csv as read_torch_csv

@@ -155,6 +155,31 @@ def forward_only():
         assert bubble_of(schedule) == (m + p - 1, Fraction(p - 1, m + p - 1))
 
 
+@report("pytorch/PiPPy#192")
+def batch_that_does_not_divide():
+    """As many micro-batches as asked for, uneven and none empty; or an error that says so."""
+    for batch, m, largest in ((6, 4, 2), (9, 4, 3)):
+        sizes = ps.partition_balanced([1] * batch, m).sizes
+        assert (len(sizes), sum(sizes), min(sizes) >= 1, max(sizes)) == (m, batch, True, largest)
+        timeline = ps.generate("1f1b", 2, m).simulate(ps.Costs(microbatch_scale=sizes))
+        assert timeline.busy.tolist() == [3 * batch] * 2
+        with pytest.raises(ValueError, match="multiple"):
+            formulas.microbatches_of(batch, microbatch_size=m)
+
+
+@report("NVIDIA/Megatron-LM#1852")
+def layouts_with_empty_stages():
+    for text, layers, empty in (
+        ("Et|(tt|)*30L", 61, ()),
+        ("Et|(tt|)*29L|", 59, (31,)),
+        ("Et|(tt|)*29|L", 59, (30,)),
+        ("Et|(tt|)*28t|t|L", 59, ()),
+    ):
+        layout = ps.megatron_layout(text, p=16)
+        assert (len(layout.stages), layout.v) == (32, 2)
+        assert (layout.num_layers, layout.empty) == (layers, empty)
+
+
 # Orders that wait in a circle ----------------------------------------------------------------
 
 
