@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pipesched.costs import Costs
 
 __all__ = ["Layer", "Profile"]
 
 _QUANTITIES = ("forward", "backward", "activation", "parameters")
+_MEASURED = ("backward_input", "backward_weight", "held")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class Layer:
         Bytes of the layer's output for one mini-batch.
     parameters : float
         Bytes of the layer's weights.
+    backward_input, backward_weight : float, optional
+        Seconds of the two parts of the backward, where they were measured apart.
+    held : float, optional
+        Bytes that the layer keeps from its forward to its backward, where they were measured.
 
     Examples
     --------
@@ -41,10 +50,19 @@ class Layer:
     backward: float
     activation: float = 0.0
     parameters: float = 0.0
+    backward_input: float | None = None
+    backward_weight: float | None = None
+    held: float | None = None
 
     def __post_init__(self) -> None:
-        for quantity in _QUANTITIES:
+        if (self.backward_input is None) != (self.backward_weight is None):
+            raise ValueError(
+                f"layer {self.name!r}: backward_input and backward_weight must be given together"
+            )
+        for quantity in (*_QUANTITIES, *_MEASURED):
             value = getattr(self, quantity)
+            if value is None and quantity in _MEASURED:
+                continue
             try:
                 number = float(value)
             except (TypeError, ValueError):
@@ -147,6 +165,65 @@ class Profile:
 
     def _column(self, quantity: str) -> np.ndarray:
         return np.array([getattr(layer, quantity) for layer in self.layers], dtype=np.float64)
+
+    def costs(self, cuts: Sequence[int], bandwidth: float | None = None) -> Costs:
+        """The costs of the stages that the layers of a chain are cut into.
+
+        Parameters
+        ----------
+        cuts : sequence of int
+            Stage s holds the layers ``cuts[s]`` to ``cuts[s + 1] - 1``, such as
+            ``partition_balanced(profile, k).cuts``.
+        bandwidth : float, optional
+            Bytes a second between stages; without it transfers take no time.
+
+        Returns
+        -------
+        Costs
+            The profile's mini-batch being the schedule's micro-batch: times of the stages, the
+            parts of a backward as measured or in halves, what a micro-batch holds (the output of
+            each layer where nothing was measured), and weights and gradients as static bytes.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> layers = [ps.Layer(str(i), 1.0, 2.0, activation=100, parameters=10) for i in range(5)]
+        >>> ps.Profile(layers).costs([0, 2, 5], bandwidth=200)
+        Costs(forward=[2., 3.], backward_input=[2., 3.], backward_weight=[2., 3.], \
+transfer=[0.5], activation=[200., 300.], static=[40., 60.])
+        """
+        from pipesched.costs import Costs
+
+        if not self.is_chain:
+            raise ValueError("costs need a chain of layers, and this profile is a graph")
+        bounds = [int(cut) for cut in cuts]
+        if (
+            len(bounds) < 2
+            or bounds[0] != 0
+            or bounds[-1] != len(self)
+            or any(a >= b for a, b in pairwise(bounds))
+        ):
+            raise ValueError(
+                f"cuts must rise from 0 to the number of layers, {len(self)}, got {bounds}"
+            )
+        if bandwidth is not None and not (math.isfinite(bandwidth) and bandwidth > 0):
+            raise ValueError(f"bandwidth must be positive and finite, got {bandwidth!r}")
+        into, weight, held = [], [], []
+        for layer in self.layers:
+            half = layer.backward / 2
+            into.append(half if layer.backward_input is None else layer.backward_input)
+            weight.append(half if layer.backward_weight is None else layer.backward_weight)
+            held.append(layer.activation if layer.held is None else layer.held)
+        starts = np.array(bounds[:-1])
+        crossing = self.activation[np.array(bounds[1:-1], dtype=int) - 1]
+        return Costs(
+            np.add.reduceat(self.forward, starts),
+            backward_input=np.add.reduceat(into, starts),
+            backward_weight=np.add.reduceat(weight, starts),
+            transfer=0.0 if bandwidth is None or len(bounds) == 2 else crossing / bandwidth,
+            activation=np.add.reduceat(held, starts),
+            static=2 * np.add.reduceat(self.parameters, starts),
+        )
 
     def __str__(self) -> str:
         return self.draw()

@@ -200,3 +200,45 @@ def test_without_matplotlib_the_error_names_the_command(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"pip install 'pipesched\[plot\]'"):
         ps.Profile([ps.Layer("a", 1, 2)]).plot()
+
+
+def test_measured_quantities_are_kept_in_json(tmp_path):
+    layers = [
+        ps.Layer("a", 1.0, 3.0, 8, 4, backward_input=1.0, backward_weight=2.0, held=16),
+        ps.Layer("b", 2.0, 4.0, 8, 4),
+    ]
+    path = tmp_path / "measured.json"
+    ps.write_profile(ps.Profile(layers), path)
+    assert ps.read_profile(path) == ps.Profile(layers, name="profile")
+    assert "held" not in json.loads(path.read_text())["layers"][1]
+
+
+def test_costs_of_stages():
+    layers = [
+        ps.Layer("a", 1.0, 3.0, 8, 4, backward_input=1.0, backward_weight=2.0, held=16),
+        ps.Layer("b", 2.0, 4.0, 10, 4),
+        ps.Layer("c", 3.0, 6.0, 12, 4),
+    ]
+    profile = ps.Profile(layers)
+    costs = profile.costs(ps.partition_balanced(profile, 2).cuts, bandwidth=5.0)
+    assert costs.forward.tolist() == [3.0, 3.0]
+    assert costs.backward_input.tolist() == [3.0, 3.0]
+    assert costs.backward_weight.tolist() == [4.0, 3.0]
+    assert costs.transfer.tolist() == [2.0]
+    assert costs.activation.tolist() == [26.0, 12.0]
+    assert costs.static.tolist() == [16.0, 8.0]
+    assert profile.costs([0, 3]).forward.tolist() == [6.0]
+    assert ps.generate("1f1b", 2, 4).simulate(costs).makespan > 0
+
+
+def test_bad_cuts_and_parts_are_named():
+    profile = ps.Profile([ps.Layer("a", 1, 2), ps.Layer("b", 1, 2)])
+    for cuts in ([0], [0, 1], [1, 2], [0, 1, 1, 2], [0, 2, 1]):
+        with pytest.raises(ValueError, match="cuts must rise from 0 to the number of layers, 2"):
+            profile.costs(cuts)
+    with pytest.raises(ValueError, match="bandwidth must be positive"):
+        profile.costs([0, 2], bandwidth=0)
+    with pytest.raises(ValueError, match="this profile is a graph"):
+        ps.Profile([ps.Layer(n, 1, 2) for n in "abc"], [(0, 2), (1, 2)]).costs([0, 3])
+    with pytest.raises(ValueError, match="must be given together"):
+        ps.Layer("a", 1, 2, backward_input=1)

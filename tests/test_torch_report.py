@@ -7,6 +7,15 @@ import pytest
 
 import pipesched as ps
 
+
+def reduced(early, late, other=""):
+    """Two ranks with transfers, and REDUCE_GRAD before and after the last backward."""
+    return [
+        f"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 {early} 0RECV_B1 0B1 {late}",
+        f"1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 {other}",
+    ]
+
+
 # The rows, the code of the first reason, when torch fails, and the op that is named.
 REASONS = {
     "idle rank": (["0F0 0B0", ""], "idle-rank", "load", ""),
@@ -18,18 +27,28 @@ REASONS = {
     "backward first": (["0F0 0B0", "1B0 1F0"], "order", "load", "1B0"),
     "W first": (["0F0 0W0 0I0", "1F0 1B0"], "order", "load", "0W0"),
     "both backwards": (["0F0 0F1 0B0 0B1 0I0 0W0"], "two-backwards", "load", "0B0"),
-    "reduced early": (["0F0 0F1 0B0 0REDUCE_GRAD 0B1"], "reduce-grad", "run", "0REDUCE_GRAD"),
+    "bookkeeping": (["0UNSHARD 0F0 0B0"], "bookkeeping", "load", "0UNSHARD"),
+    "reduced early": (reduced("0REDUCE_GRAD", ""), "reduce-grad", "run", "0REDUCE_GRAD"),
     "reduced twice": (
-        ["0F0 0F1 0B0 0B1 0REDUCE_GRAD 0REDUCE_GRAD"],
+        reduced("", "0REDUCE_GRAD 0REDUCE_GRAD", "1REDUCE_GRAD"),
         "reduce-grad",
         "run",
         "0REDUCE_GRAD",
     ),
     "reduced in part": (
-        ["0F0 0F1 1F0 1F1 1B0 1B1 1REDUCE_GRAD 0B0 0B1"],
+        reduced("", "", "1REDUCE_GRAD"),
         "reduce-grad",
         "run",
         "0REDUCE_GRAD",
+    ),
+    "local order": (
+        [
+            "0F0 0SEND_F0 3RECV_F0 3F0 3B0 3SEND_B0 0RECV_B0 0B0",
+            "1RECV_F0 2F0 1F0 2SEND_F0 2RECV_B0 2B0 1B0 1SEND_B0",
+        ],
+        "order",
+        "run",
+        "2F0",
     ),
     "waits for nothing": (
         ["0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0"],
@@ -117,3 +136,29 @@ def test_without_torch_the_error_names_the_command(tmp_path):
     assert found.returncode == 1
     assert "ImportError: pipesched.torch needs PyTorch" in found.stderr
     assert "pip install pipesched[torch]" in found.stderr
+
+
+# What torch wants of the published files: all load; those with transfers lack REDUCE_GRAD.
+PUBLISHED = {
+    "99202767_2-rank": [],
+    "99202767_4-rank": [],
+    "99202767_8-rank": [],
+    "bf3319ac_4-rank": [],
+    "dualpipev_4rank_10mb": [],
+    "example_interleaved_2ranks_4mb_comms": ["REDUCE_GRAD"],
+    "tests_assets_custom_schedule": [],
+    "zb1p_2rank_2stagep_comms": ["REDUCE_GRAD"],
+    "zb1p_2rank_2stagep_comms_old_dialect_BW": ["REDUCE_GRAD"],
+    "zb1p_2rank_2stagep_compute": [],
+    "zb1p_2rank_2stagep_compute_old_dialect_BW": [],
+}
+
+
+def test_every_published_file_is_reported_on(data_dir):
+    files = sorted((data_dir / "torch_csv").glob("*.csv"))
+    assert [file.stem for file in files] == sorted(PUBLISHED)
+    for file in files:
+        report = ps.read_torch_csv(file).torch_report()
+        assert report, f"{file.name}: {report}"
+        for word in PUBLISHED[file.stem]:
+            assert any(word in note for note in report.notes), file.name

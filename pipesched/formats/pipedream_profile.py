@@ -300,6 +300,11 @@ def _to_json(profile: Profile) -> str:
             "backward": layer.backward,
             "activation": layer.activation,
             "parameters": layer.parameters,
+            **{
+                quantity: value
+                for quantity in ("backward_input", "backward_weight", "held")
+                if (value := getattr(layer, quantity)) is not None
+            },
         }
         for layer in profile.layers
     ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchReason", "TorchReport", "torch_report"]
 
-FORWARD, FULL, INPUT, WEIGHT, SEND_F = range(5)
+FORWARD, FULL, INPUT, WEIGHT = range(4)
 _FIRST_STAGE_WIDE, _REDUCE_GRAD = 8, 10
 
 #: An op with its place: (rank, position in the rank's ops, stage, micro-batch, kind).
@@ -35,9 +35,9 @@ class TorchReason:
     Attributes
     ----------
     code : str
-        Of the loading: ``"idle-rank"``, ``"two-ranks"``, ``"forward-only"``,
-        ``"missing-forward"``, ``"missing-backward"``, ``"two-backwards"``, ``"unpaired-split"``,
-        ``"order"``, ``"stall"``.  Of the run: ``"repeated"``, ``"transfer"``,
+        Of the loading: ``"idle-rank"``, ``"two-ranks"``, ``"bookkeeping"``,
+        ``"forward-only"``, ``"missing-forward"``, ``"missing-backward"``, ``"two-backwards"``,
+        ``"unpaired-split"``, ``"order"``, ``"stall"``.  Of the run: ``"repeated"``, ``"transfer"``,
         ``"transfer-order"``, ``"loss-order"``, ``"reduce-grad"``, ``"order"``, ``"stall"``.
     text : str
         The reason in words.
@@ -70,8 +70,8 @@ class TorchReport:
     Attributes
     ----------
     format : str
-        ``"compute_only"`` or, where the schedule holds transfers or other actions than compute,
-        ``"compute_comms"``: the format that the answer is for, as torch's loader names it.
+        ``"compute_only"`` or, where the schedule holds transfers, ``"compute_comms"``: the format
+        that the answer is for, as torch's loader names it.
     reasons : tuple of TorchReason
         Empty where torch loads and runs it.
     notes : tuple of str
@@ -115,9 +115,8 @@ class TorchReport:
 
 def torch_report(schedule: Schedule) -> TorchReport:
     """Tell whether torch's runtime loads and runs ``schedule``; see `Schedule.torch_report`."""
-    kinds = schedule.ops["kind"]
-    comms = bool((kinds >= SEND_F).any())
-    reasons = list(_refused(schedule))
+    comms = schedule.has_comms
+    reasons = list(_refused(schedule, comms))
     if not reasons:
         reasons += _run(schedule, comms)
     return TorchReport(
@@ -142,8 +141,8 @@ def _at(code: str, phase: str, op: _Op, text: str) -> TorchReason:
     return TorchReason(code, text, phase, rank, position, word)
 
 
-def _refused(schedule: Schedule) -> Iterator[TorchReason]:
-    """What torch's validator looks at: places, order on the rank, and counts by stage."""
+def _refused(schedule: Schedule, comms: bool) -> Iterator[TorchReason]:
+    """What torch's loader looks at: places, order on the rank, and counts by stage."""
     for rank, ops in enumerate(schedule):
         if not len(ops):
             yield TorchReason(
@@ -151,6 +150,7 @@ def _refused(schedule: Schedule) -> Iterator[TorchReason]:
             )
     home: dict[int, int] = {}
     split: set[int] = set()
+    bookkept = False
     done: dict[int, tuple[set[int], ...]] = defaultdict(lambda: (set(), set(), set(), set()))
     for op in _ops(schedule):
         rank, _, stage, microbatch, kind = op
@@ -162,6 +162,15 @@ def _refused(schedule: Schedule) -> Iterator[TorchReason]:
                 op,
                 f"puts stage {stage} on a second rank (it is on rank {home[stage]} already); "
                 "torch wants each stage on one rank",
+            )
+        if kind >= _FIRST_STAGE_WIDE and not comms and not bookkept:
+            bookkept = True
+            yield _at(
+                "bookkeeping",
+                "load",
+                op,
+                "stands in a schedule without transfers, where torch wants compute only; it puts "
+                "in its own",
             )
         if kind > WEIGHT:
             continue

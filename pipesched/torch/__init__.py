@@ -19,7 +19,8 @@ except ModuleNotFoundError as error:
         "pipesched.torch needs PyTorch, which is not installed: pip install pipesched[torch]"
     ) from error
 
+from .profile import profile
 from .runtime import Pipeline, PipelineError, build
 from .split import split
 
-__all__ = ["Pipeline", "PipelineError", "build", "split"]
+__all__ = ["Pipeline", "PipelineError", "build", "profile", "split"]

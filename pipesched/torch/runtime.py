@@ -32,6 +32,8 @@ except ImportError as error:
         "it was tested with torch 2.13.0: pip install 'torch==2.13.0'"
     ) from error
 
+from pipesched.check import KINDS
+
 if TYPE_CHECKING:
     from pipesched.schedule import Schedule
 
@@ -46,8 +48,26 @@ REDUCE_GRAD = _ComputationType.REDUCE_GRAD
 SEND_F = _ComputationType.SEND_F
 RECV_F = _ComputationType.RECV_F
 
+_FULL_KIND, _INPUT_KIND = KINDS.index("B"), KINDS.index("I")
+
 # What `Pipeline` mends and torch's own runtime does not; see Schedule.torch_report.
-MENDED = frozenset({"forward-only", "loss-order"})
+MENDED = frozenset({"forward-only", "loss-order", "bookkeeping"})
+
+
+class _Stage(PipelineStage):
+    """A stage whose outputs own their memory: torch's I detaches them, which a view forbids."""
+
+    def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
+        return owned(super().forward_maybe_with_nosync(*args, **kwargs))
+
+
+def owned(output: Any) -> Any:
+    """The output, or a copy of it where it is a view."""
+    if isinstance(output, torch.Tensor):
+        return output.clone() if output._is_view() else output
+    if isinstance(output, (tuple, list)):
+        return type(output)(owned(part) for part in output)
+    return output
 
 
 class PipelineError(RuntimeError):
@@ -115,10 +135,10 @@ class Pipeline(_PipelineScheduleRuntime):
 
     def _load(self, actions: list[list[_Action]]) -> None:
         """Give torch the order of all ranks, with transfers."""
-        table = dict(enumerate(actions))
         if not self.schedule.has_comms and not self._forward_only:
-            self.pipeline_order = {rank: list(row) for rank, row in table.items()}
-            self._prepare_schedule_with_comms(table)
+            compute = [[action for action in row if action.is_compute_op] for row in actions]
+            self.pipeline_order = dict(enumerate(compute))
+            self._prepare_schedule_with_comms({rank: list(row) for rank, row in enumerate(compute)})
             return
         # torch lowers and validates only schedules that train, and takes transfers as they stand.
         self.stage_index_to_group_rank = {
@@ -308,8 +328,11 @@ def build(
             timeout=timedelta(seconds=timeout),
             use_local_synchronization=group is not None,
         )
+    splits = bool((schedule.ops["kind"] == _INPUT_KIND).any())
     stages = [
-        PipelineStage(module, stage, schedule.num_stages, torch.device(device), group=group)
+        (_Stage if splits else PipelineStage)(
+            module, stage, schedule.num_stages, torch.device(device), group=group
+        )
         for stage, module in sorted(own.items())
     ]
     return Pipeline(
@@ -359,7 +382,7 @@ def _prepared(
 def _trains(schedule: Schedule) -> bool:
     """Whether the schedule has a backward (kinds B and I)."""
     kinds = schedule.ops["kind"]
-    return bool(((kinds == 1) | (kinds == 2)).any())
+    return bool(((kinds == _FULL_KIND) | (kinds == _INPUT_KIND)).any())
 
 
 def _own_modules(

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from torch import nn
 
+from pipesched.profile import Profile
+
 __all__ = ["split"]
 
 
@@ -15,7 +17,7 @@ def split(
     num_stages: int | None = None,
     *,
     sizes: Sequence[int] | None = None,
-    costs: Sequence[float] | None = None,
+    costs: Sequence[float] | Profile | None = None,
 ) -> list[nn.Sequential]:
     """Cut layers into consecutive stages, each an ``nn.Sequential`` of the very same layers.
 
@@ -27,9 +29,9 @@ def split(
         How many stages to make; balanced by ``costs``, by number of layers where there are none.
     sizes : sequence of int, optional
         How many layers each stage takes, instead of ``num_stages``.
-    costs : sequence of float, optional
-        Cost of each layer, such as its time from `profile`; the largest stage is made as small as
-        it can be.
+    costs : sequence of float or Profile, optional
+        Cost of each layer, or what `profile` found; the largest stage is made as small as it can
+        be.
 
     Examples
     --------
@@ -46,18 +48,20 @@ def split(
     modules = list(layers)
     if (num_stages is None) == (sizes is None):
         raise TypeError("give one of num_stages and sizes: the number of stages, or their layers")
-    if sizes is None:
+    if num_stages is not None:
+        from pipesched.partition import partition_balanced
+
         if costs is None:
-            costs = [1.0] * len(modules)
+            cuts = partition_balanced([1.0] * len(modules), num_stages, split="equal-first").cuts
         elif len(costs) != len(modules):
             raise ValueError(
                 f"costs must give one number for each of the {len(modules)} layers, "
                 f"got {len(costs)}"
             )
-        from pipesched.partition import partition_balanced
-
-        bounds = list(partition_balanced(costs, num_stages).cuts)
-    else:
+        else:
+            cuts = partition_balanced(costs, num_stages).cuts
+        bounds = list(cuts)
+    elif sizes is not None:
         if costs is not None:
             raise TypeError("costs balance a number of stages: give num_stages, not sizes")
         if any(size < 1 for size in sizes) or sum(sizes) != len(modules):
