@@ -329,7 +329,7 @@ def test_rows_of_different_lengths():
         [["0", "-1"]],
         [[0, -1j]],
         [[2**64, -1]],
-        [[0, np.timedelta64(1)]],
+        [[0, np.timedelta64(1, "s")]],
         np.zeros((2, 2), [("a", int)]),
         "schedule",
         None,

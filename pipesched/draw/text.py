@@ -228,7 +228,7 @@ class _Drawing:
             kind = int(self.schedule.ops["kind"][partner])
             halves[0] = (*halves[0][:2], width - width // 2)
             halves.append((kind, int(scene.partner_chunk[box]), width // 2))
-        parts = []
+        parts: list[str] = []
         for (kind, chunk, room), label in zip(halves, labels, strict=False):
             text = label.center(room) if len(label) <= room else " " * room
             if room > 1:  # a hair of the other colour keeps neighbours apart
