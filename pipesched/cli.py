@@ -154,6 +154,31 @@ def _partition(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _versions(arguments: argparse.Namespace) -> int:
+    from pipesched.versions import weight_versions
+
+    found = weight_versions(
+        _source(arguments), arguments.versions_rule, accumulate=arguments.accumulate
+    )
+    if arguments.json:
+        text = json.dumps(
+            {
+                "rule": found.rule,
+                "forward": found.forward.tolist(),
+                "backward": found.backward.tolist(),
+                "held": found.held.tolist(),
+                "staleness": found.staleness.tolist(),
+                "passes_agree": found.passes_agree,
+                "stages_agree": found.stages_agree,
+            },
+            indent=1,
+        )
+    else:
+        text = str(found)
+    _write(text + "\n", arguments.output)
+    return OK
+
+
 def _plan(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.name,
@@ -383,6 +408,7 @@ examples:
   pipesched simulate schedule.csv --costs costs.json --json
   pipesched convert schedule.csv -o schedule.trace.json   open it in Perfetto
   pipesched partition graph.txt --workers 16 --bandwidth 1.25e9
+  pipesched versions stash pipedream -p 4 -m 8
   pipesched schedules zb-v                            the rule, its options and source
 """
 
@@ -457,15 +483,24 @@ def _parser() -> argparse.ArgumentParser:
         "cut a profiled model into replicated stages (PipeDream)",
         "pipesched partition vgg16.txt --workers 4,4 --bandwidth 12e9,1.25e9",
     )
+    versions = command(
+        "versions",
+        _versions,
+        "which weight version each op uses",
+        "pipesched versions stash pipedream -p 4 -m 8",
+    )
     schedules = command(
         "schedules", _schedules, "list the schedules there are", "pipesched schedules 1f1b"
     )
-    for made in (show, check, simulate, convert):
+    versions.add_argument(
+        "versions_rule", metavar="rule", help="flush, naive, stash, vertical-sync or 2bw"
+    )
+    for made in (show, check, simulate, convert, versions):
         add_source(made)
     for made in (show, simulate, convert):
         add_costs(made)
         add_format(made)
-    for made in (show, simulate, check, compare, cut, schedules):
+    for made in (show, simulate, check, compare, cut, versions, schedules):
         add_json(made)
     check.add_argument(
         "--blocking", action="store_true", help="a send waits until its receive is reached"
@@ -473,6 +508,7 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--comms", action="store_true", help="insert sends and receives that cannot deadlock"
     )
+    versions.add_argument("--accumulate", type=_whole, help="micro-batches an update of 2bw")
     cut.add_argument("profile", help="a profile: PipeDream's graph.txt, or JSON")
     cut.add_argument("--workers", required=True, help="how many; by level, innermost first: 4,4")
     cut.add_argument("--bandwidth", required=True, help="bytes a second; one for each level")

@@ -160,6 +160,16 @@ def test_bad_partitions(capsys, tmp_path, extra, says):
     assert says in err
 
 
+def test_versions(capsys):
+    argv = ["versions", "stash", "pipedream", "-p", "3", "-m", "5"]
+    expected = ps.weight_versions(ps.generate("pipedream", 3, 5), "stash")
+    assert run(capsys, *argv) == (0, f"{expected}\n", "")
+    assert json.loads(run(capsys, *argv, "--json")[1])["held"] == expected.held.tolist()
+    status, _, err = run(capsys, "versions", "stach", *argv[2:])
+    assert status == 2
+    assert "did you mean 'stash'" in err
+
+
 def test_schedules(capsys):
     listed = run(capsys, "schedules")[1]
     for name in ps.SCHEDULES:
