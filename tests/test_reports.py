@@ -347,6 +347,19 @@ def recomputed_activations_wait_for_w():
     assert schedule.simulate().peak_memory.tolist() == [4, 4, 4, 4]
 
 
+@report("jasperzhong/read-papers-and-code#206")
+def weight_versions_by_stage():
+    """PipeDream keeps d - s versions at stage s, 2BW two everywhere, a flush one."""
+    d, m = 4, 32
+    pipedream = ps.generate("pipedream", d, m)
+    assert ps.weight_versions(pipedream, "stash").held.tolist() == [4, 3, 2, 1]
+    assert ps.weight_versions(pipedream, "2bw").held.tolist() == [2, 2, 2, 2]
+    for name in ("gpipe", "1f1b"):
+        schedule = ps.generate(name, d, m)
+        assert ps.weight_versions(schedule, "flush").held.tolist() == [1, 1, 1, 1]
+    assert [formulas.weights("pipedream", d, m, rank=r) for r in range(d)] == [4, 3, 2, 1]
+
+
 # Times ---------------------------------------------------------------------------------------
 
 

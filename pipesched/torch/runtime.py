@@ -285,6 +285,8 @@ def build(
         Given, the transfers go over a group of their own; not given, the group's timeout holds.
     scale_grads : bool
         True where ``loss_fn`` is a mean: gradients are divided by the number of micro-batches.
+        To accumulate gradients over K steps give False and divide once, by K * m, before the
+        optimizer's step: a step with True divides again what earlier steps have left.
     args_chunk_spec, kwargs_chunk_spec, output_merge_spec
         Passed to torch: how the batch is cut and the output put together.
 

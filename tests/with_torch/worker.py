@@ -186,6 +186,20 @@ def a_schedule_with_its_transfers_trains():
 
 
 @check
+def accumulated_gradients_are_scaled_once():
+    """pytorch/torchtitan#1733: K steps of m micro-batches, divided by K m at the end."""
+    schedule, rounds = ps.generate("1f1b", 2, 4), 3
+    modules, (batch, target) = model(2), data(4 * rounds)
+    pipeline = pipesched.torch.build(schedule, modules, nn.MSELoss(), scale_grads=False)
+    for part, wanted in zip(batch.chunk(rounds), target.chunk(rounds), strict=True):
+        step(pipeline, part, wanted)
+    for stage in pipeline.modules:
+        for parameter in modules[stage].parameters():
+            parameter.grad /= rounds * schedule.num_microbatches
+    gradients_agree(pipeline, modules, batch, target)
+
+
+@check
 def a_mapping_of_own_stages_is_enough_and_sums_are_not_divided():
     schedule = ps.generate("zb-v", 2, 4)
     modules, (batch, target) = model(4), data(4)
