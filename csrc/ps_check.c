@@ -129,7 +129,7 @@ static int64_t run_all(runner *self)
 /* ---- the fast way: is it legal, yes or no? ---------------------------------- */
 
 /* What has been read of a cell, one byte each: bit k for kind k. */
-enum { SEEN_F = 1 << PS_F, SEEN_B = 1 << PS_B, SEEN_I = 1 << PS_I, SEEN_W = 1 << PS_W };
+enum { SEEN_F = 1 << PS_F, SEEN_I = 1 << PS_I };
 
 /* Two neighbours can be an overlapped pair: a forward and a backward, of which
  * neither needs the other, and the second opens no pair itself. */

@@ -23,7 +23,6 @@
 
 typedef struct ps_py_state {
     PyArray_Descr *op_dtype;               /* the layout of ps_op */
-    PyObject *schedule_error;              /* pipesched.ScheduleError */
     const ps_table_kernels *table_kernels; /* what this CPU runs fastest */
 } ps_py_state;
 

@@ -57,7 +57,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     ps_py_state *state = ps_py_get_state(module);
     Py_VISIT(state->op_dtype);
-    Py_VISIT(state->schedule_error);
     return 0;
 }
 
@@ -65,7 +64,6 @@ static int module_clear(PyObject *module)
 {
     ps_py_state *state = ps_py_get_state(module);
     Py_CLEAR(state->op_dtype);
-    Py_CLEAR(state->schedule_error);
     return 0;
 }
 
