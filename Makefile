@@ -26,7 +26,7 @@ C_FLAGS := -std=c11 -Icsrc -Wall -Wextra -Wpedantic -Wconversion -Wshadow \
 .PHONY: help venv build demo test test-torch test-browser ctest lint sanitize bench sdist-check test-matrix clean
 
 help:
-	@echo "make demo P=4 M=8   draw a schedule and count its bubble"
+	@echo "make demo P=4 M=8   compare the schedules on a measured model, draw the fastest"
 	@echo "make test           run the tests (PYTEST_ARGS=... to choose)"
 	@echo "make test-torch     the tests that train with torch $(TORCH), which it installs"
 	@echo "make build          .venv, with the package and its C built in place"

@@ -350,6 +350,44 @@ class Timeline(_Frozen):
 
         return memory(self, ax)
 
+    def to_html(self) -> str:
+        """Return the picture as a complete HTML page: hover over an op to learn its story.
+
+        Nothing is fetched, and there is no script. It looks right on light and dark screens.
+
+        Returns
+        -------
+        str
+            The page; write it with ``Path("a.html").write_text(page, encoding="utf-8")``.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> ps.generate("1f1b", 2, 2).simulate().to_html()[:15]
+        '<!DOCTYPE html>'
+        """
+        from pipesched.draw.svg import page
+
+        return page(self)
+
+    def to_svg(self) -> str:
+        """Return the picture as an SVG file that stands alone, for a page or a paper.
+
+        Returns
+        -------
+        str
+            The file's text.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> ps.generate("1f1b", 2, 2).simulate().to_svg()[:4]
+        '<svg'
+        """
+        from pipesched.draw.svg import render
+
+        return render(self)
+
     def to_chrome_trace(self, path: str | PathLike[str] | TextIO, unit: str = "ms") -> None:
         """Write the timeline as a trace for Perfetto or chrome://tracing.
 

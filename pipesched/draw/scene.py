@@ -75,6 +75,14 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def amount(count: float) -> str:
+    """Bytes for people: ``"1.5 GB"``, ``"64 bytes"``."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= 10 * scale or (count >= scale and unit != "kB"):
+            return f"{count / scale:.4g} {unit}"
+    return f"{number(count)} bytes"
+
+
 def round_step(least: float) -> float:
     """The smallest of 1, 2, 5 times a power of ten that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
@@ -102,5 +110,5 @@ def summary(timeline: Timeline) -> str:
         memory = timeline.peak_memory
         worst = int(np.argmax(memory))
         if memory[worst] != held:
-            parts.append(f"{number(memory[worst])} bytes (rank {worst})")
+            parts.append(f"{amount(memory[worst])} (rank {worst})")
     return ", ".join(parts)
