@@ -11,7 +11,7 @@ from __future__ import annotations
 KIND_LETTERS = ("F", "B", "I", "W")
 
 #: What the legend calls a kind; index is the kind's number.
-KIND_WORDS = ("forward", "backward", "backward, input part", "backward, weight part")
+KIND_WORDS = ("forward", "backward", "backward (input)", "backward (weights)")
 
 #: Fill colour of a kind, for light and dark backgrounds alike.
 FILLS = ("#4477AA", "#AA3377", "#EE8866", "#DDCC77")

@@ -118,7 +118,15 @@ def _legend(ax: Axes, kinds: set[int]) -> None:
     ]
     handles.append(Patch(color=_IDLE, label="idle"))
     ax.legend(
-        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False
+        handles=handles,
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=len(handles),
+        frameon=False,
+        fontsize="small",
+        handlelength=1.0,
+        handletextpad=0.4,
+        columnspacing=1.2,
     )
 
 
@@ -166,12 +174,17 @@ def save(timeline: Timeline, path: Any, format: str = "png") -> None:
 def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
     """Bytes held over time, one line a rank (at most eight: spread over the ranks)."""
     ax = _axes(ax, 10, 3.2)
+    from matplotlib.ticker import EngFormatter
+
     p = timeline.schedule.p
     ranks = sorted({round(i * (p - 1) / 7) for i in range(8)}) if p > 8 else range(p)
     colours = pyplot().get_cmap("viridis")(np.linspace(0, 0.9, len(ranks)))
-    for rank, colour in zip(ranks, colours, strict=True):
+    # From thick to thin, so that ranks that hold the same stay visible below each other.
+    widths = np.linspace(3.6, 1.2, len(ranks))
+    for rank, colour, width in zip(ranks, colours, widths, strict=True):
         times, held = timeline.memory_profile(rank)
-        ax.step(times, held, where="post", color=colour, label=f"rank {rank}")
+        ax.step(times, held, where="post", color=colour, linewidth=width, label=f"rank {rank}")
+    ax.yaxis.set_major_formatter(EngFormatter())
     ax.set_xlabel("time")
     ax.set_ylabel("bytes held")
     ax.set_ylim(bottom=0)
