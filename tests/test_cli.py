@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from conftest import ROOT
 
 import pipesched as ps
 from pipesched.cli import main
 
+README = ROOT / "README.md"
 FILE = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
 
 
@@ -64,6 +66,16 @@ def test_the_output_tells_the_format(capsys, tmp_path, name, begins):
     path = tmp_path / name
     assert run(capsys, "show", "1f1b", "-p", "2", "-m", "4", "-o", str(path))[0] == 0
     assert path.read_bytes().startswith(begins)
+
+
+@pytest.mark.skipif(not README.exists(), reason="the README is not beside these tests")
+def test_the_readme_shows_what_is_printed(run_python):
+    out = run_python(
+        "import sys; from pipesched.cli import main\nmain(['show', 'zb-h1', '-p', '3', '-m', '4'])",
+        COLUMNS="90",
+        PYTHONIOENCODING="utf-8",
+    )
+    assert f"$ pipesched show zb-h1 -p 3 -m 4\n{out}" in README.read_text(encoding="utf-8")
 
 
 def test_check(capsys, tmp_path, schedule_file):
