@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
+from numbers import Real
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -228,6 +229,11 @@ def compare(
         raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
     if costs.batch is not None:
         raise ValueError(f"compare takes one set of costs, got a batch of {costs.batch}")
+    if memory is not None:
+        if not isinstance(memory, Real):
+            raise TypeError(f"memory must be a number of bytes, got {type(memory).__name__}")
+        if not memory >= 0:
+            raise ValueError(f"memory must not be negative, got {memory}")
     names = [n for n in SCHEDULES if n != "forward"] if schedules is None else list(schedules)
     base = generate("1f1b", p, m).simulate(costs)
     rows: list[ComparisonRow] = []

@@ -297,10 +297,7 @@ def partition(
     >>> plan.config
     '3-1'
     """
-    if not isinstance(profile, Profile):
-        raise TypeError(
-            f"profile must be a pipesched.Profile, got {profile!r}; read_profile(path) reads one"
-        )
+    _need_profile(profile)
     cluster = _cluster(workers, bandwidth)
     limit = _positive("memory", memory) if memory is not None else math.inf
     if compat is not None and compat != "pipedream":
@@ -338,6 +335,13 @@ def partition(
     if plan is None:
         raise ValueError(_why_infeasible(profile, cluster, limit, count, settings))
     return plan
+
+
+def _need_profile(profile: object) -> None:
+    if not isinstance(profile, Profile):
+        raise TypeError(
+            f"profile must be a pipesched.Profile, got {profile!r}; read_profile(path) reads one"
+        )
 
 
 def _cluster(
@@ -579,6 +583,7 @@ def baselines(
     [('data parallel', 150.375), ('straight pipeline', 30.0), ('model parallel', 42.0), \
 ('hybrid', 200.0)]
     """
+    _need_profile(profile)
     cluster = _cluster(workers, bandwidth)
     settings: dict[str, Any] = {
         "overlap": bool(overlap),
