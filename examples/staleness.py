@@ -264,7 +264,6 @@ def draw(curves: dict[str, list[float]], path: str) -> None:
         colour, style = styles[rule]
         x = EVERY * np.arange(1, len(curve) + 1)
         ax.plot(x, curve, style, color=colour, label=rule, lw=1.6)
-    ax.set_yscale("log")
     ax.set(
         xlabel="mini-batches",
         ylabel="loss",

@@ -306,6 +306,19 @@ class Plan:
                 found[layer] = number
         return tuple(found)
 
+    @property
+    def summary(self) -> str:
+        """The plan in a line."""
+        text = f"{self.name}: {self.config}, {self.time * 1e3:.6g} ms a mini-batch"
+        text += f", {self.speedup:.2f} x one worker"
+        if self.pipelined:
+            text += f", {self.in_flight} in flight"
+        if not self.exact:
+            text += f"; layers in line: at most {self.gap:.1%} above the optimum"
+        elif self.settings:
+            text += "; optimal"
+        return text
+
     def costs(self) -> Costs:
         """The costs under which to simulate the plan's schedule.
 
@@ -394,15 +407,7 @@ class Plan:
             Columns of the longest bar.
         """
         longest = max(stage.time for stage in self.stages) or 1.0
-        exact = "; optimal" if self.settings else ""
-        if not self.exact:
-            exact = f"; layers in line: at most {self.gap:.1%} above the optimum"
-        lines = [
-            f"{self.name} on {self.cluster}: {self.config}, {self.time * 1e3:.6g} ms a mini-batch "
-            f"({self.speedup:.2f} x one worker{exact})"
-        ]
-        if self.pipelined:
-            lines[0] += f", {self.in_flight} in flight a replica of the input stage"
+        lines = [f"{self.cluster}", self.summary]
         lines.append(
             f"{'stage':>5} {'layers':>9} {'workers':>9} {'compute':>9} {'reduce':>9} "
             f"{'transfer':>9} {'versions':>8} {'memory':>9}"

@@ -1,6 +1,7 @@
 """PipeDream's partition: the published objective, and the default model's physics."""
 
 import csv
+import doctest
 import math
 import re
 import shlex
@@ -10,6 +11,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_partition import Missing, best_plan, published
@@ -375,7 +377,12 @@ def test_baselines(model):
     assert not alone.pipelined
     assert [stage.versions for stage in alone.stages] == [1] * len(alone.stages)
     assert alone.time >= profile.compute.sum()
-    assert min(plans["hybrid"].replicas) >= 2
+    hybrid = plans["hybrid"]
+    assert max(hybrid.replicas) > 1
+    assert not hybrid.pipelined
+    assert hybrid.time > max(stage.time for stage in hybrid.stages)
+    two = ps.Profile([ps.Layer("a", 1, 2), ps.Layer("b", 1, 2)])
+    assert "hybrid" not in ps.baselines(two, 2, 1e9)
 
 
 def test_explanations(model):
@@ -392,10 +399,11 @@ def test_explanations(model):
 
 def test_drawn_as_text(model):
     lines = str(ps.partition(model("vgg16"), *PAPER_A)).splitlines()
-    assert lines[0].startswith("pipedream on 4 x 4 workers (12 GB/s, 1.25 GB/s): 15-1, 44.159 ms")
-    assert re.match(r" +0 +0-30 +0-14 +44\.159 ", lines[2])
-    assert "*#" in lines[2]
-    assert "*" not in lines[3]
+    assert lines[0] == "4 x 4 workers (12 GB/s, 1.25 GB/s)"
+    assert lines[1].startswith("pipedream: 15-1, 44.159 ms a mini-batch, 15.23 x one worker")
+    assert re.match(r" +0 +0-30 +0-14 +44\.159 ", lines[3])
+    assert "*#" in lines[3]
+    assert "*" not in lines[4]
 
 
 # ---- bad input, leaks, threads, interruption --------------------------------------------------
@@ -529,3 +537,12 @@ def test_a_cluster_s_links():
     assert cluster.link(0, 1) == 1.0
     assert cluster.link(1, 2) == 1.0
     assert str(cluster) == "2 x 2 workers (1e-09 GB/s, 5e-09 GB/s)"
+
+
+def test_the_readme_shows_what_the_code_prints(data_dir, monkeypatch):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```pycon\n(>>> vgg = .*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(data_dir / "pipedream_profiles")
+    example = doctest.DocTestParser().get_doctest(block, {"ps": ps}, "README", "README.md", 0)
+    assert len(example.examples) == 4
+    assert doctest.DocTestRunner().run(example).failed == 0

@@ -26,7 +26,10 @@ typedef struct program {
     const ps_compat *options;
     const int64_t *first; /* count + 1: where a state's ancestors start in `ancestors` */
     const int32_t *ancestors;
-    const uint8_t *before; /* count * count: [j * count + k]: k is an ancestor of j */
+    const uint8_t *before;        /* count * count: [j * count + k]: k is an ancestor of j */
+    const int32_t *first_in_cell; /* last_cell + 2: see state_at() */
+    double cells_per_second;
+    int32_t last_cell;
 } program;
 
 static double sum_of(const double *sums, int32_t source, int32_t target)
@@ -105,17 +108,21 @@ static void last_stages(const program *p, const level *l, int32_t j, double *las
     }
 }
 
-/* The first of the states low .. high-1 with at least so much compute before it. */
-static int32_t state_at(const program *p, int32_t low, int32_t high, double compute)
+/* States are sorted by compute. The first of the states low .. high-1 that may have
+ * at least so much, by a grid and not by a search, which would take most of the time:
+ * not behind the true one, or with `more`, not before the first that has more. */
+static int32_t state_at(const program *p, int32_t low, int32_t high, double compute, int more)
 {
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (p->states->compute[middle] < compute)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    double cell = compute * p->cells_per_second;
+    /* Not above 0: an infinite time times a model without compute is not a number */
+    int32_t at;
+    if (!(cell > 0.0))
+        at = p->first_in_cell[more];
+    else if (cell >= p->last_cell)
+        at = p->first_in_cell[p->last_cell + more];
+    else
+        at = p->first_in_cell[(int32_t)cell + more];
+    return at < low ? low : at > high ? high : at;
 }
 
 static double smaller_later(double before, double own, double time)
@@ -173,13 +180,16 @@ static double extend(const program *p, const level *l, const double *best, const
     for (int pass = 0; pass < 2; pass++) {
         int32_t low, high;
         if (pass == 0) {
-            int32_t k = state_at(p, source + 1, j, start + (compute[j] - start) * (n - r) / n);
+            double part = (compute[j] - start) * (n - r) / n;
+            int32_t k = state_at(p, source + 1, j, start + part, 0);
             low = k - 2 > source + 1 ? k - 2 : source + 1;
             high = k + 2 < j ? k + 2 : j;
         } else { /* rounding must not cut a cut off */
             double reach = time / l->share * (1.0 + 1e-9);
-            low = state_at(p, source + 1, j, compute[j] - reach * r);
-            high = state_at(p, low, j, start + reach * (n - r));
+            if (compute[j] - start > reach * n)
+                break;
+            low = state_at(p, source + 1, j, compute[j] - reach * r, 0);
+            high = state_at(p, low, j, start + reach * (n - r), 1);
         }
         time = p->options->memory == INFINITY
                    ? best_cut(before, own, low, high, time)
@@ -374,6 +384,29 @@ static ps_status make_last(const program *p, level *l, double **last)
     return PS_OK;
 }
 
+/* The grid of state_at(): some cells a state, over all of the compute. */
+static ps_status make_grid(program *p, int32_t **first_in_cell)
+{
+    int32_t count = p->states->count;
+    double total = p->states->compute[count - 1];
+    p->last_cell = 4 * count;
+    double rate = p->last_cell / total; /* without compute, or next to it: one cell */
+    p->cells_per_second = isfinite(rate) ? rate : 0.0;
+    ps_status status =
+        ps_alloc((int64_t)p->last_cell + 2, sizeof **first_in_cell, (void **)first_in_cell);
+    if (status != PS_OK)
+        return status;
+    int32_t s = 0;
+    for (int32_t cell = 0; cell <= p->last_cell; cell++) {
+        while (s < count && p->states->compute[s] * p->cells_per_second < cell)
+            s++;
+        (*first_in_cell)[cell] = s;
+    }
+    (*first_in_cell)[p->last_cell + 1] = count;
+    p->first_in_cell = *first_in_cell;
+    return PS_OK;
+}
+
 /* The next level's costs: the best time of every range on all machines of this one. */
 static ps_status all_ranges(const program *p, level *l, const ps_poll *poll, double *next)
 {
@@ -407,7 +440,7 @@ ps_status ps_compat_partition(const ps_layers *layers, const ps_cluster *cluster
 {
     ps_states states = {0};
     int64_t *first = NULL;
-    int32_t *ancestors = NULL, *end_of_stage = NULL;
+    int32_t *ancestors = NULL, *end_of_stage = NULL, *first_in_cell = NULL;
     uint8_t *before = NULL;
     double *tables[PS_MAX_LEVELS] = {0};
     double *best = NULL, *scratch = NULL;
@@ -429,7 +462,8 @@ ps_status ps_compat_partition(const ps_layers *layers, const ps_cluster *cluster
         status = ps_alloc(ranks, sizeof *end_of_stage, (void **)&end_of_stage);
     if (status != PS_OK)
         goto done;
-    program p = {&states, options, first, ancestors, before};
+    program p = {&states, options, first, ancestors, before, NULL, 0.0, 0};
+    status = make_grid(&p, &first_in_cell);
     for (int32_t i = 0; i < cluster->levels && status == PS_OK; i++) {
         levels[i].machines = cluster->counts[i];
         levels[i].bandwidth = cluster->bandwidth[i];
@@ -474,6 +508,7 @@ done:
     free(best);
     for (int32_t i = 0; i < PS_MAX_LEVELS; i++)
         free(tables[i]);
+    free(first_in_cell);
     free(end_of_stage);
     free(before);
     free(ancestors);
