@@ -19,7 +19,7 @@ static PyObject *cycle_tuple(const ps_wait *cycle, int32_t length)
 }
 
 PyDoc_STRVAR(check_doc,
-             "check($module, schedule, blocking)\n"
+             "check($module, schedule, blocking, /)\n"
              "--\n"
              "\n"
              "None where the schedule is legal, else its fault: (status, rank, position, op, "
@@ -87,7 +87,7 @@ static PyObject *check_with(PyObject *module, PyObject *object,
 }
 
 PyDoc_STRVAR(check_form_doc,
-             "check_form($module, schedule)\n"
+             "check_form($module, schedule, /)\n"
              "--\n"
              "\n"
              "None where every op is in range and every overlapped pair has two members, "
@@ -99,7 +99,7 @@ static PyObject *check_form(PyObject *module, PyObject *object)
 }
 
 PyDoc_STRVAR(check_unique_doc,
-             "check_unique($module, schedule)\n"
+             "check_unique($module, schedule, /)\n"
              "--\n"
              "\n"
              "None where no op stands twice, else the fault as check gives it, without a "

@@ -126,7 +126,7 @@ static PyObject *raise_rule(const ps_family *family, ps_status status,
 
 PyDoc_STRVAR(
     generate_doc,
-    "generate(name, p, m, options)\n--\n\n"
+    "generate($module, name, p, m, options, /)\n--\n\n"
     "(ops, offsets, num_stages, num_microbatches, may_deadlock) of a family's schedule. "
     "options has one entry for each of the family's: a whole number (for words: the index), or "
     "None for the default.");
@@ -212,7 +212,7 @@ done:
     return result;
 }
 
-PyDoc_STRVAR(replicated_doc, "replicated(replicas, in_flight, m)\n--\n\n"
+PyDoc_STRVAR(replicated_doc, "replicated($module, replicas, in_flight, m, /)\n--\n\n"
                              "(ops, offsets) of PipeDream's 1F1B-RR over replicated stages.");
 
 static PyObject *replicated(PyObject *module, PyObject *args)

@@ -4,7 +4,7 @@
 #include "../ps_lower.h"
 
 PyDoc_STRVAR(lower_doc,
-             "lower($module, schedule)\n"
+             "lower($module, schedule, /)\n"
              "--\n"
              "\n"
              "(ops, offsets) of a legal schedule without sends and receives, with them.");
@@ -77,7 +77,7 @@ static ps_status unit_ends(const ps_schedule *schedule, int64_t **end, int64_t *
     return status;
 }
 
-PyDoc_STRVAR(slot_table_doc, "slot_table($module, schedule)\n"
+PyDoc_STRVAR(slot_table_doc, "slot_table($module, schedule, /)\n"
                              "--\n"
                              "\n"
                              "The table of a legal schedule without sends and receives in unit "

@@ -22,7 +22,7 @@ static int ask_signals(void *context)
 }
 
 PyDoc_STRVAR(balance_doc,
-             "balance(costs, k, chunks, first, last, cut_bytes)\n--\n\n"
+             "balance($module, costs, k, chunks, first, last, cut_bytes, /)\n--\n\n"
              "(cuts, largest, bound) of the balanced partition; cut_bytes may be None.");
 
 static PyObject *balance(PyObject *Py_UNUSED(module), PyObject *args)
@@ -172,12 +172,13 @@ static PyObject *answer(const problem *x, ps_status status)
                          x->cut.objective);
 }
 
-PyDoc_STRVAR(compat_doc,
-             "partition_compat(compute, activation, parameters, edges, counts, bandwidth, "
-             "straight, fewer, memory, compressed, limit)\n--\n\n"
-             "(stage_of_layer, stage_of_rank, num_stages, num_states, exact, objective) of "
-             "PipeDream's published program, or a word: 'infeasible', 'missing value', 'too "
-             "many states'.");
+PyDoc_STRVAR(
+    compat_doc,
+    "partition_compat($module, compute, activation, parameters, edges, counts, bandwidth, "
+    "straight, fewer, memory, compressed, limit, /)\n--\n\n"
+    "(stage_of_layer, stage_of_rank, num_stages, num_states, exact, objective) of "
+    "PipeDream's published program, or a word: 'infeasible', 'missing value', 'too "
+    "many states'.");
 
 static PyObject *partition_compat(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -202,11 +203,11 @@ static PyObject *partition_compat(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
-PyDoc_STRVAR(
-    plan_doc,
-    "partition_plan(compute, activation, parameters, edges, counts, bandwidth, overlap, "
-    "minimise_memory, max_replicas, num_stages, limit, memory, optimizer)\n--\n\n"
-    "The same of the default model.");
+PyDoc_STRVAR(plan_doc,
+             "partition_plan($module, compute, activation, parameters, edges, counts, "
+             "bandwidth, overlap, "
+             "minimise_memory, max_replicas, num_stages, limit, memory, optimizer, /)\n--\n\n"
+             "The same of the default model.");
 
 static PyObject *partition_plan(PyObject *Py_UNUSED(module), PyObject *args)
 {

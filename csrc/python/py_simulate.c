@@ -104,7 +104,7 @@ static ps_times times_at(double *sums, int64_t batch, int64_t p, int64_t k, int6
 }
 
 PyDoc_STRVAR(simulate_doc,
-             "simulate($module, schedule, tables, serial)\n"
+             "simulate($module, schedule, tables, serial, /)\n"
              "--\n"
              "\n"
              "(end, sums, peak_activations) of a schedule under the costs of Costs.tables: the "
@@ -158,7 +158,7 @@ done:
 
 PyDoc_STRVAR(
     simulate_batch_doc,
-    "simulate_batch($module, schedule, tables, serial, begin, stop, sums)\n"
+    "simulate_batch($module, schedule, tables, serial, begin, stop, sums, /)\n"
     "--\n"
     "\n"
     "Fill sums[:, begin:stop] of a (5, K, p) array under those cost vectors of a batch. "
@@ -217,7 +217,7 @@ done:
 }
 
 PyDoc_STRVAR(look_back_doc,
-             "look_back($module, schedule, tables, serial, end, cause)\n"
+             "look_back($module, schedule, tables, serial, end, cause, /)\n"
              "--\n"
              "\n"
              "From the ends of simulate: the start of each op, or, where cause is true, the "

@@ -351,7 +351,7 @@ static PyObject *bubble_formula(PyObject *Py_UNUSED(module), PyObject *const *ar
 }
 
 PyDoc_STRVAR(kernels_doc,
-             "_table_kernels($module, name=None)\n"
+             "_table_kernels($module, name=None, /)\n"
              "--\n"
              "\n"
              "The names of the kernels of the exercise that this CPU runs, the one in "

@@ -4,7 +4,7 @@
 #include "../ps_words.h"
 
 PyDoc_STRVAR(parse_words_doc,
-             "parse_words($module, text)\n"
+             "parse_words($module, text, /)\n"
              "--\n"
              "\n"
              "(ops, offsets) of a text in bytes; an op of the old kind BW has the number "
@@ -48,7 +48,7 @@ static PyObject *parse_words(PyObject *module, PyObject *object)
     return Py_BuildValue("(NN)", ops, offsets);
 }
 
-PyDoc_STRVAR(format_words_doc, "format_words($module, schedule)\n"
+PyDoc_STRVAR(format_words_doc, "format_words($module, schedule, /)\n"
                                "--\n"
                                "\n"
                                "The schedule as text in bytes: words between commas, each "
