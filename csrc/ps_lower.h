@@ -11,10 +11,9 @@
  * that is the same. Each send then stands straight after the op that makes the
  * result. Each receive stands as late as it may: before the op that needs it, or
  * before the first send or receive with a higher number, whichever comes first.
- * With those costs, and transfers that take no time, no receive is ever waited for
- * longer than its op would have waited, so the makespan is that of the schedule
- * without communications; with others it may be longer, since some receive stands
- * before a send that blocking safety puts after it.
+ * A receive is posted and does not hold its rank, and a send stands straight behind
+ * its op, so that under any costs the times are those of the schedule without
+ * communications.
  */
 #ifndef PS_LOWER_H
 #define PS_LOWER_H

@@ -104,9 +104,9 @@ static int64_t result_row(const ps_schedule *schedule, int32_t lane, int64_t sta
     return row * schedule->num_microbatches;
 }
 
-/* Fill in what each kind of op uses and makes at a stage. Where sends and receives
- * are in the schedule they alone pass results on; a compute op then needs nothing
- * but its place in its rank's order. */
+/* Fill in what each kind of op uses and makes at a stage. A send makes its op's result
+ * in the op's place; a receive uses nothing: it is posted, and the op that needs what
+ * it brings is what waits, as in torch's runtime. */
 static void set_rows(ps_simulator *sim, int32_t stage)
 {
     const ps_schedule *schedule = &sim->schedule;
@@ -118,11 +118,11 @@ static void set_rows(ps_simulator *sim, int32_t stage)
         ps_op op = {stage, 0, kinds[i], 0};
         int32_t lane = ps_kind_lane(op.kind);
         int64_t input = ps_input_cell(schedule, op, ps_op_cell(schedule, op));
-        int32_t user = sim->has_comms ? ps_recv_kind(lane) : op.kind;
-        int32_t maker = sim->has_comms ? ps_send_kind(lane) : op.kind;
         if (input >= 0)
-            lines[user].uses = result_row(schedule, lane, input / schedule->num_microbatches);
-        lines[maker].makes = result_row(schedule, lane, stage);
+            lines[op.kind].uses =
+                result_row(schedule, lane, input / schedule->num_microbatches);
+        lines[op.kind].makes = lines[ps_send_kind(lane)].makes =
+            result_row(schedule, lane, stage);
     }
 }
 
@@ -234,6 +234,16 @@ static ps_status make_links(ps_simulator *sim)
     return PS_OK;
 }
 
+/* The rank that uses what a lane makes of an op; this rank itself: nobody else does. */
+static int32_t user_rank(const ps_simulator *sim, int32_t lane, ps_op op, int32_t rank)
+{
+    int32_t user = user_stage(&sim->schedule, lane, op.stage);
+    if (user < 0)
+        return rank;
+    int64_t cell = (int64_t)user * sim->schedule.num_microbatches + op.microbatch;
+    return ps_place_rank(&sim->place, user, cell);
+}
+
 /* When what a lane made at (stage, microbatch) on this rank at a time arrives where
  * it is used. *source: the op that fixed that; op_index is the maker. */
 static double arrival(const run_context *run, int32_t lane, ps_op op, int32_t rank, double now,
@@ -241,11 +251,7 @@ static double arrival(const run_context *run, int32_t lane, ps_op op, int32_t ra
 {
     const ps_simulator *sim = run->sim;
     *source = op_index;
-    int32_t user = user_stage(&sim->schedule, lane, op.stage);
-    if (user < 0)
-        return now;
-    int64_t cell = (int64_t)user * sim->schedule.num_microbatches + op.microbatch;
-    int32_t to = ps_place_rank(&sim->place, user, cell);
+    int32_t to = user_rank(sim, lane, op, rank);
     if (to == rank)
         return now;
     double hop = transfer_time(sim, run->costs, lane, op.stage);
@@ -462,12 +468,12 @@ static inline void put_cell(ps_simulator *sim, int64_t index, double time)
         make_ready(sim, (int32_t)(-1 - before));
 }
 
-/* Does this op pass something on? */
-static int is_maker(const ps_simulator *sim, int32_t kind)
+/* Does this op pass something on? With sends in the schedule an op keeps to its rank. */
+static int is_maker(const ps_simulator *sim, int32_t lane, ps_op op, int32_t rank)
 {
-    if (sim->has_comms)
-        return kind == PS_SEND_F || kind == PS_SEND_B;
-    return kind == PS_F || ps_kind_is_backward(kind);
+    if (op.kind == PS_F || ps_kind_is_backward(op.kind))
+        return !sim->has_comms || user_rank(sim, lane, op, rank) == rank;
+    return op.kind == PS_SEND_F || op.kind == PS_SEND_B;
 }
 
 /* Hand on what an op made, where its hop alone does not say when it arrives. */
@@ -475,9 +481,9 @@ static void hand_on(const run_context *run, ps_op op, int32_t rank, double now,
                     int64_t op_index)
 {
     ps_simulator *sim = run->sim;
-    if (!is_maker(sim, op.kind))
-        return;
     int32_t lane = op.kind == PS_F || op.kind == PS_SEND_F ? PS_LANE_F : PS_LANE_B;
+    if (!is_maker(sim, lane, op, rank))
+        return;
     int64_t index = line_of(sim, op)->makes + op.microbatch;
     int64_t source;
     double time = arrival(run, lane, op, rank, now, op_index, &source);
@@ -542,25 +548,13 @@ static int run_pair(const run_context *run, int32_t rank, rank_state *me)
     return 1;
 }
 
-/* A send, a receive, or a kind that only marks a moment. 1, or 0: must wait. */
-static int run_mark(const run_context *run, int32_t rank, rank_state *me)
+/* A send, a receive, or a kind that only marks a moment: none of them waits. */
+static void run_mark(const run_context *run, int32_t rank, rank_state *me)
 {
-    ps_simulator *sim = run->sim;
-    ps_op op = sim->schedule.ops[me->next];
-    if (ps_kind_is_comm(op.kind)) {
-        const op_line *line = line_of(sim, op);
-        cell_t *input = &sim->cells[line->uses + op.microbatch];
-        if (*input <= 0) {
-            *input = -1 - (cell_t)rank;
-            return 0;
-        }
-        me->clock = fmax(me->clock, cell_time(*input));
-        hand_on(run, op, rank, me->clock, me->next);
-    }
+    hand_on(run, run->sim->schedule.ops[me->next], rank, me->clock, me->next);
     if (run->end != NULL)
         run->end[me->next] = me->clock;
     me->next++;
-    return 1;
 }
 
 /* Let a rank run until it must wait or is done. plain: hop says all about the
@@ -575,7 +569,11 @@ static inline void run_rank(const run_context *run, int32_t rank, const int plai
         ps_op op = ops[me.next];
         if (op.kind >= PS_NUM_COMPUTE_KINDS || op.fuse) {
             rank_state other = me; /* so that me itself can stay in registers */
-            int went = op.fuse ? run_pair(run, rank, &other) : run_mark(run, rank, &other);
+            int went = 1;
+            if (op.fuse)
+                went = run_pair(run, rank, &other);
+            else
+                run_mark(run, rank, &other);
             me = other;
             if (!went)
                 break;
@@ -628,7 +626,7 @@ ps_status ps_simulator_run(ps_simulator *sim, const ps_costs *costs, const ps_ti
     int64_t S = schedule->num_stages;
     int transfers = any_transfer(sim, costs);
     run_context run = {sim, costs, times->end, NULL};
-    int plain = costs->scale == NULL &&
+    int plain = costs->scale == NULL && !sim->has_comms &&
                 (!transfers || (!costs->serial && sim->place.cell_rank == NULL));
     ps_status status = begin_run(sim, costs);
     if (status != PS_OK)

@@ -93,8 +93,8 @@ class Timeline(_Frozen):
     start, end : ndarray
         Times of every op, in the order of ``schedule.ops``; float64, from 0. Both ops of an
         overlapped pair have the pair's. A send has the moment at which its transfer may start, a
-        receive the moment of arrival; they and ``UNSHARD``, ``RESHARD``, ``REDUCE_GRAD`` take no
-        time of the rank.
+        receive the moment at which it is posted; they and ``UNSHARD``, ``RESHARD``,
+        ``REDUCE_GRAD`` take no time of the rank.
     makespan : float
         Last end minus first start of all compute ops.
     busy : ndarray
@@ -109,7 +109,8 @@ class Timeline(_Frozen):
 
     Notes
     -----
-    Sends and receives of the schedule are simulated as buffered: a send waits for nobody. With
+    Sends and receives of the schedule are simulated as torch's runtime executes them: a send
+    waits for nobody, a receive is posted, and the op that needs what it brings is what waits. With
     them, a transfer starts when its send is reached; without them, when its op ends.
 
     Examples

@@ -199,12 +199,8 @@ def simulate(rows, num_stages=None, num_microbatches=None, **costs):
     def ready(op, rank):
         """When all that this op needs is there; None: not known yet."""
         kind, stage, microbatch, _ = op
-        if kind == "RECV_F":
-            return arrival.get(("F", stage - 1, microbatch))
-        if kind == "RECV_B":
-            return arrival.get(("B", stage + 1, microbatch))
         if kind not in COMPUTE:
-            return 0
+            return 0  # a receive is posted; the op that needs what it brings is what waits
         needs = []
         if kind == "W":
             needs.append(("I", stage, microbatch))
@@ -221,9 +217,8 @@ def simulate(rows, num_stages=None, num_microbatches=None, **costs):
         for need in needs:
             if home[need] == rank:
                 moments.append(end.get(need))
-            elif not has_comms:
+            else:
                 moments.append(arrival.get((way_of(need[0]), *need[1:])))
-            # with sends and receives in the row, the receive before this op is what waits
         return None if None in moments else max(moments)
 
     left = [units(row) for row in rows]

@@ -5,6 +5,7 @@ import pytest
 import reference
 from hypothesis import given
 from strategies import legal_comms, legal_rows, to_rows, to_schedule
+from twins import random_costs
 
 import pipesched as ps
 
@@ -23,6 +24,14 @@ def lower_and_look(schedule):
     assert reference.check(to_rows(lowered), *sizes, blocking=True) is None
     plain = reference.simulate(to_rows(schedule), *sizes)
     assert reference.simulate(to_rows(lowered), *sizes).makespan == plain.makespan
+    for seed in range(3):  # the compute ops run when they would without communications
+        costs = ps.Costs(**random_costs(seed, *sizes))
+        timeline = lowered.simulate(costs)
+        compute = lowered.ops["kind"] < 4
+        bare = schedule.ops["kind"] < 4
+        expected = schedule.simulate(costs)
+        assert np.array_equal(timeline.start[compute], expected.start[bare])
+        assert np.array_equal(timeline.end[compute], expected.end[bare])
     return lowered
 
 

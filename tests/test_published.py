@@ -172,6 +172,8 @@ FILES = {
     "bf3319ac_4-rank": (4, 8, 6, 39, 0.0769, {12}),
     "99202767_8-rank": (8, 8, 10, 38, 0.2105, {10}),
     "example_interleaved_2ranks_4mb_comms": (2, 4, 4, 27, 0.1111, {5, 3}),
+    "zb1p_2rank_2stagep_comms": (2, 4, 8, 49, 0.0204, {4}),
+    "zb1p_2rank_2stagep_comms_old_dialect_BW": (2, 4, 8, 49, 0.0204, {4}),
     "zb1p_2rank_2stagep_compute": (2, 4, 8, 49, 0.0204, {4}),
     "zb1p_2rank_2stagep_compute_old_dialect_BW": (2, 4, 8, 49, 0.0204, {4}),
 }

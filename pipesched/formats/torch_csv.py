@@ -43,12 +43,6 @@ def read_torch_csv(path: str | PathLike[str], dialect: str = "auto") -> Schedule
     ValueError
         Where a cell is not an action, or stands twice: the error names row, column and content.
 
-    Notes
-    -----
-    torch posts its receives where they stand and waits for them at the ops that need them, while
-    here a rank waits at the receive. To time a file with sends and receives as torch runs it, take
-    ``schedule.without_comms()``, or put them in anew with ``schedule.lower()``.
-
     Examples
     --------
     >>> import pathlib, tempfile, pipesched as ps
