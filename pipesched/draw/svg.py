@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..check import KINDS
 from . import palette
 from .scene import Scene, build, number, round_step, summary
 
@@ -219,14 +220,10 @@ def _boxes(timeline: Timeline, scene: Scene, scale: float) -> str:
 
 
 def _words(timeline: Timeline) -> list[str]:
+    """Each op in torch's words; a wait may be for a send."""
     ops = timeline.schedule.ops
-    letters = palette.KIND_LETTERS
-    return [
-        f"{s}{letters[k]}{j}" if k < len(letters) else f"{s}:{j}"
-        for s, k, j in zip(
-            ops["stage"].tolist(), ops["kind"].tolist(), ops["microbatch"].tolist(), strict=True
-        )
-    ]
+    columns = (ops["stage"].tolist(), ops["kind"].tolist(), ops["microbatch"].tolist())
+    return [f"{s}{KINDS[k]}{j if j >= 0 else ''}" for s, k, j in zip(*columns, strict=True)]
 
 
 def _legend(timeline: Timeline, scene: Scene, y: float, overview: bool) -> str:

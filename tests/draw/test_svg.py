@@ -42,6 +42,12 @@ def test_hover_tells_what_an_op_waited_for():
     assert "0F1 on rank 0\n1 to 2\nafter 0F0 on its own rank" in titles
 
 
+def test_a_wait_for_a_send_is_told():
+    timeline = ps.generate("1f1b", 2, 2).lower().simulate(ps.Costs(transfer=0.5))
+    titles = [g.find(f"{SVG}title").text for g in boxes(parse(svg.render(timeline)))]
+    assert "1F0 on rank 1\n1.5 to 2.5\nwaited for 0SEND_F0 on rank 0" in titles
+
+
 def test_boxes_stand_where_their_times_are():
     timeline = ps.generate("zb-h1", 3, 5).simulate(ps.Costs(forward=[1, 2, 3], transfer=0.5))
     root = parse(svg.render(timeline))
