@@ -29,9 +29,12 @@ PS_MUST_CHECK ps_status ps_balance(const double *costs, int64_t n, int64_t k, do
                                    double *largest);
 
 /* The same with v chunks a rank: k * v parts, part s on rank s mod k, and the
- * load of a rank is the sum of its parts. Found by local search from ps_balance's
- * cuts: *bound is a lower bound, and the answer is proven where both agree.
- * cuts has k * v + 1 entries. */
+ * load of a rank is the sum of its parts. Exact for two chunks and few layers; else a
+ * local search from ps_balance's cuts. *bound is a lower bound, and the answer is
+ * proven where it is not above. cuts has k * v + 1 entries.
+ * O(n^3) a probe for two chunks, some 50 probes at most and mostly one. */
+enum { PS_EXACT_PAIRS = 128 };
+
 PS_MUST_CHECK ps_status ps_balance_chunks(const double *costs, int64_t n, int64_t k, int64_t v,
                                           double first, double last, int64_t *cuts,
                                           double *largest, double *bound);

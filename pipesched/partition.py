@@ -112,9 +112,9 @@ def partition_balanced(
     first, last : float
         What comes on top at either end, such as the embedding and the head.
     chunks : int
-        Parts a rank: part s is on rank s mod k, and the ranks are balanced. Found by
-        local search; `proven` says whether it is known to be the optimum. With one
-        chunk it always is.
+        Parts a rank: part s is on rank s mod k, and the ranks are balanced. The optimum
+        for one chunk, and for two of at most 128 layers; beyond, a local search, and
+        `proven` says whether it is known to have found it.
     cut_bytes : array_like, optional
         What crosses a cut behind each layer but the last. Among the optima the one
         with the fewest bytes is taken, then the one with the smallest cuts. One chunk only.

@@ -51,17 +51,29 @@ def test_larger_chains(costs, data):
 
 @given(st.lists(st.integers(1, 9).map(float), min_size=4, max_size=9), st.data())
 def test_chunks_are_balanced_by_rank(costs, data):
-    k, v = data.draw(st.sampled_from([(2, 2), (1, 3), (2, 1), (1, 4)]))
+    k, v = data.draw(st.sampled_from([(2, 2), (1, 3), (2, 1), (1, 2), (2, 2)]))
     made = ps.partition_balanced(costs, k, first=1.0, last=2.0, chunks=v)
     best = best_chunk_load(costs, k, v, 1.0, 2.0)
     assert len(made.sizes) == k * v
     assert min(made.sizes) >= 1
     assert sum(made.loads) == sum(costs) + 3.0
     assert made.bound <= best <= made.largest
+    if v == 2:
+        assert made.proven
+        assert made.largest == best
     assert made.proven == (made.largest <= made.bound)
     by_part = ps.partition_balanced(costs, k * v, first=1.0, last=2.0)
     pairs = [sum(by_part.loads[r::k]) for r in range(k)]
     assert made.largest <= max(pairs)
+
+
+def test_two_chunks_of_real_numbers_are_the_optimum():
+    for seed in range(4):
+        costs = np.random.default_rng(seed).random(11).tolist()
+        made = ps.partition_balanced(costs, 3, 0.3, 0.7, chunks=2)
+        assert made.proven
+        assert made.largest == pytest.approx(best_chunk_load(costs, 3, 2, 0.3, 0.7), rel=1e-14)
+    assert ps.partition_balanced(np.random.default_rng(9).random(128), 8, chunks=2).proven
 
 
 def test_equal_layers_in_chunks_are_proven():

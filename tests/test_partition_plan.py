@@ -309,6 +309,14 @@ def test_two_stages_on_a_mesh_of_two_servers():
     assert [stage.ranks for stage in plan.stages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
 
 
+def test_a_slow_stage_s_place_matters_and_no_formula_says_so():
+    """sum + (m-1) max is 54 wherever the slow stage is; 1F1B takes 48 if it comes first."""
+    for times, expected in (([3, 3, 12], (54, 54)), ([12, 3, 3], (48, 54))):
+        costs = ps.Costs(forward=[t / 3 for t in times], backward=[2 * t / 3 for t in times])
+        made = tuple(ps.generate(name, 3, 4).simulate(costs).makespan for name in ("1f1b", "gpipe"))
+        assert made == pytest.approx(expected)
+
+
 def wide_graph(branches, length, blocks):
     """Blocks of parallel branches, as in inception_v3."""
     layers = [ps.Layer("stem", 1e-3, 2e-3, 1e6, 1e6)]

@@ -287,6 +287,112 @@ static void even_out(const chain *c, int64_t k, int64_t parts, double *load, int
     }
 }
 
+/* Scratch of the exact search for two chunks a rank, k + 1 rows of n + 1. */
+typedef struct pairs {
+    int32_t *reach; /* [r][a]: with ranks 0 .. r-1 done and the first chunks ended at a,
+                       the furthest end of the second chunks; -1: not to be had */
+    int32_t *from;  /* [r][a]: the a before */
+} pairs;
+
+/* Ranks r's two chunks from a and b on: extend to every end of the first, with the
+ * furthest end of the second. As the first grows, the second can only shrink. */
+static void extend_pair(const chain *c, int64_t k, int64_t middle, int64_t r, int64_t a,
+                        double limit, const pairs *p)
+{
+    int64_t row = c->n + 1;
+    int64_t b = p->reach[r * row + a];
+    int last = r == k - 1;
+    int64_t most_b = last ? c->n : c->n - (k - 1 - r);
+    int64_t end_b = most_b;
+    int64_t least_a = last ? middle : a + 1;
+    int64_t most_a = middle - (k - 1 - r);
+    for (int64_t end_a = least_a; end_a <= most_a; end_a++) {
+        double own = part(c, a, end_a);
+        while (end_b > b && own + part(c, b, end_b) > limit)
+            end_b--;
+        if (end_b == b || (last && end_b < c->n))
+            return;
+        int32_t *reach = &p->reach[(r + 1) * row + end_a];
+        if (end_b > *reach) {
+            *reach = (int32_t)end_b;
+            p->from[(r + 1) * row + end_a] = (int32_t)a;
+        }
+    }
+}
+
+/* Whether two chunks a rank fit in `limit`; then the cuts. The second chunks start
+ * where the first ones end: each such middle is tried. Further is always better, as
+ * what is left can only become cheaper, and each rank is left a layer. */
+static int pairs_fit(const chain *c, int64_t k, double limit, const pairs *p, int64_t *cuts)
+{
+    int64_t row = c->n + 1;
+    for (int64_t middle = k; middle <= c->n - k; middle++) {
+        for (int64_t i = 0; i < (k + 1) * row; i++)
+            p->reach[i] = -1;
+        p->reach[0] = (int32_t)middle;
+        for (int64_t r = 0; r < k; r++)
+            for (int64_t a = r; a <= middle - (k - r); a++)
+                if (p->reach[r * row + a] >= 0)
+                    extend_pair(c, k, middle, r, a, limit, p);
+        if (p->reach[k * row + middle] != c->n)
+            continue;
+        int64_t a = middle;
+        for (int64_t r = k; r >= 0; r--) {
+            cuts[r] = a;
+            cuts[k + r] = p->reach[r * row + a];
+            a = r > 0 ? p->from[r * row + a] : a;
+        }
+        return 1;
+    }
+    return 0;
+}
+
+static double largest_load(const chain *c, int64_t k, int64_t parts, const int64_t *cuts,
+                           double *load)
+{
+    double largest = 0.0;
+    memset(load, 0, (size_t)k * sizeof *load);
+    for (int64_t s = 0; s < parts; s++)
+        load[s % k] += part(c, cuts[s], cuts[s + 1]);
+    for (int64_t r = 0; r < k; r++)
+        largest = fmax(largest, load[r]);
+    return largest;
+}
+
+/* Better the local search's cuts to the optimum. Often they are it, and one probe
+ * just below says so. */
+static ps_status best_pairs(const chain *c, int64_t k, int64_t *cuts, double *load,
+                            double *largest, double *bound)
+{
+    pairs p = {NULL, NULL};
+    int64_t *found = NULL;
+    int64_t cells = (k + 1) * (c->n + 1);
+    ps_status status = ps_alloc(cells, sizeof *p.reach, (void **)&p.reach);
+    if (status == PS_OK)
+        status = ps_alloc(cells, sizeof *p.from, (void **)&p.from);
+    if (status == PS_OK)
+        status = ps_alloc(2 * k + 1, sizeof *found, (void **)&found);
+    if (status != PS_OK)
+        goto done;
+    double probe = nextafter(*largest, 0.0);
+    while (*bound < *largest) {
+        if (pairs_fit(c, k, probe, &p, found)) {
+            memcpy(cuts, found, (size_t)(2 * k + 1) * sizeof *cuts);
+            *largest = largest_load(c, k, 2 * k, cuts, load);
+        } else {
+            *bound = nextafter(probe, INFINITY);
+        }
+        probe = between(*bound, *largest);
+        if (probe < *bound || probe >= *largest)
+            probe = *bound;
+    }
+done:
+    free(found);
+    free(p.from);
+    free(p.reach);
+    return status;
+}
+
 ps_status ps_balance_chunks(const double *costs, int64_t n, int64_t k, int64_t v, double first,
                             double last, int64_t *cuts, double *largest, double *bound)
 {
@@ -308,13 +414,10 @@ ps_status ps_balance_chunks(const double *costs, int64_t n, int64_t k, int64_t v
         load[s % k] += part(&c, cuts[s], cuts[s + 1]);
     if (k > 1)
         even_out(&c, k, parts, load, cuts);
-    memset(load, 0, (size_t)k * sizeof *load); /* afresh: no rounding of the walk stays */
-    for (int64_t s = 0; s < parts; s++)
-        load[s % k] += part(&c, cuts[s], cuts[s + 1]);
-    *largest = 0.0;
-    for (int64_t r = 0; r < k; r++)
-        *largest = fmax(*largest, load[r]);
+    *largest = largest_load(&c, k, parts, cuts, load); /* no rounding of the walk stays */
     *bound = k > 1 ? chunk_bound(&c, k, sorted) : *largest;
+    if (k > 1 && v == 2 && n <= PS_EXACT_PAIRS)
+        status = best_pairs(&c, k, cuts, load, largest, bound);
 done:
     free(sorted);
     free(load);
