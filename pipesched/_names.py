@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = ["did_you_mean", "no_such"]
@@ -10,6 +9,8 @@ __all__ = ["did_you_mean", "no_such"]
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"``, or nothing where no known name is close."""
+    import difflib  # slow to load, and most names are found
+
     close = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -459,6 +458,8 @@ class Schedule:
 
     def __hash__(self) -> int:
         shape = (self._num_stages, self._num_microbatches, tuple(self._offsets.tolist()))
+        import hashlib  # slow to load, and few schedules are hashed
+
         content = hashlib.blake2b(self._ops.view(np.uint8).data, digest_size=8).digest()
         return hash((*shape, content))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +42,8 @@ def simulate(
     if threads <= 1:
         peak_activations = run(0, costs.batch)
     else:
+        from concurrent.futures import ThreadPoolExecutor  # slow to load, and only used here
+
         bounds = [costs.batch * i // threads for i in range(threads + 1)]
         with ThreadPoolExecutor(threads) as pool:
             peak_activations, *_ = pool.map(run, bounds[:-1], bounds[1:])

@@ -16,7 +16,10 @@ KIND_WORDS = ("forward", "backward", "backward (input)", "backward (weights)")
 #: Fill colour of a kind, for light and dark backgrounds alike.
 FILLS = ("#4477AA", "#AA3377", "#EE8866", "#DDCC77")
 
-#: The same in the 256 colours of a terminal, first chunk and later chunks.
+#: Where a rank waits, on light and on dark backgrounds.
+IDLE, IDLE_DARK = "#E6E6EC", "#2B303B"
+
+#: The kinds in the 256 colours of a terminal, first chunk and later chunks.
 TERMINAL_FILLS = ((25, 67), (125, 168), (209, 216), (179, 186))
 TERMINAL_IDLE = 244
 

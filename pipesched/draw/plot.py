@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 #: Above this many boxes the hair lines between them would hide the colours.
 EDGE_BOXES = 3000
 
-_IDLE = "#F0F0F3"
-
 
 def pyplot() -> Any:
     """``matplotlib.pyplot``, or an error that says how to install it."""
@@ -33,24 +31,34 @@ def pyplot() -> Any:
     return plt
 
 
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    if ax is not None:
-        from matplotlib.axes import Axes as AnyAxes
+def new_axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The given axes, or those of a new figure."""
+    if ax is None:
+        _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+    return _checked(ax)
 
-        if not isinstance(ax, AnyAxes):
-            raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
-        return ax
-    _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+
+def _checked(ax: Any) -> Axes:
+    from matplotlib.axes import Axes as AnyAxes
+
+    if not isinstance(ax, AnyAxes):
+        raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
     return ax
 
 
 def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     """The Gantt drawing of a timeline: one row a rank, a box per op or overlapped pair."""
+    ax = new_axes(ax, 10, min(1.4 + 0.32 * timeline.schedule.p, 12))
+    _draw(timeline, ax)
+    _explain([timeline], ax, ax)
+    return ax
+
+
+def _draw(timeline: Timeline, ax: Axes) -> None:
     from matplotlib.collections import PolyCollection
 
     schedule = timeline.schedule
     scene = build(timeline)
-    ax = _axes(ax, 10, min(1.4 + 0.32 * schedule.p, 12))
     kinds, microbatches = schedule.ops["kind"], schedule.ops["microbatch"]
 
     # Every box as a rectangle; an overlapped pair as two of half the height.
@@ -78,7 +86,7 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     ]
     span = float(right.max()) if len(op) else 1.0
     for rank in range(schedule.p):
-        ax.barh(rank, span, height=0.84, color=_IDLE, zorder=0)
+        ax.barh(rank, span, height=0.84, color=palette.IDLE, zorder=0)
     edged = len(op) <= EDGE_BOXES
     ax.add_collection(
         PolyCollection(
@@ -86,6 +94,8 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
             facecolors=fills,
             edgecolors="white" if edged else "none",
             linewidths=0.4 if edged else 0.0,
+            # Boxes narrower than a pixel mix; moved to whole pixels they would make false stripes.
+            snap=None if edged else False,
         )
     )
     ax.set_xlim(0, span if span > 0 else 1.0)
@@ -96,28 +106,25 @@ def gantt(timeline: Timeline, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(0, schedule.p, every), [f"rank {r}" for r in range(0, schedule.p, every)])
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel("time")
-    _legend(ax, set(kinds[op].tolist()))
     ax.set_title(
         f"{schedule.name}\nmakespan {number(timeline.makespan)}, "
         f"bubble_fraction {timeline.bubble_fraction:.4f}",
         loc="left",
         fontsize="medium",
     )
-    return ax
 
 
-def _legend(ax: Axes, kinds: set[int]) -> None:
-    """Above the axes, at the right."""
+def _explain(timelines: Sequence[Timeline], top: Axes, bottom: Axes) -> None:
+    """What the colours mean: a legend above `top` at the right, and the words below `bottom`."""
     from matplotlib.patches import Patch
 
     handles = [
         Patch(color=palette.FILLS[k], label=palette.KIND_WORDS[k])
-        for k in sorted(kinds)
+        for k in sorted({k for t in timelines for k in set(t.schedule.ops["kind"].tolist())})
         if k < len(palette.FILLS)
     ]
-    handles.append(Patch(color=_IDLE, label="idle"))
-    ax.legend(
+    handles.append(Patch(facecolor=palette.IDLE, edgecolor="#B0B0BC", label="idle"))
+    top.legend(
         handles=handles,
         loc="lower right",
         bbox_to_anchor=(1, 1),
@@ -128,6 +135,17 @@ def _legend(ax: Axes, kinds: set[int]) -> None:
         handletextpad=0.4,
         columnspacing=1.2,
     )
+    bottom.set_xlabel("time")
+    if any(len(stages) > 1 for t in timelines for stages in t.schedule.placement):
+        bottom.annotate(
+            "lighter: a later chunk of the rank",
+            (1, 0),
+            xycoords="axes fraction",
+            xytext=(0, -32),
+            textcoords="offset points",
+            ha="right",
+            fontsize="small",
+        )
 
 
 def _label_boxes(
@@ -173,7 +191,7 @@ def save(timeline: Timeline, path: Any, format: str = "png") -> None:
 
 def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
     """Bytes held over time, one line a rank (at most eight: spread over the ranks)."""
-    ax = _axes(ax, 10, 3.2)
+    ax = new_axes(ax, 10, 3.2)
     from matplotlib.ticker import EngFormatter
 
     p = timeline.schedule.p
@@ -183,6 +201,7 @@ def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
     widths = np.linspace(3.6, 1.2, len(ranks))
     for rank, colour, width in zip(ranks, colours, widths, strict=True):
         times, held = timeline.memory_profile(rank)
+        times, held = np.append(times, timeline.end.max()), np.append(held, held[-1])
         ax.step(times, held, where="post", color=colour, linewidth=width, label=f"rank {rank}")
     ax.yaxis.set_major_formatter(EngFormatter())
     ax.set_xlabel("time")
@@ -216,12 +235,9 @@ def comparison(timelines: Sequence[Timeline], axes: Any = None) -> Any:
         )
     longest = max(t.makespan for t in timelines)
     for ax, timeline in zip(axes, timelines, strict=True):
-        gantt(timeline, ax)
+        _draw(timeline, _checked(ax))
         ax.set_xlim(0, longest)
-        ax.set_xlabel("")
-        ax.get_legend().remove()
-    _legend(axes[0], {k for t in timelines for k in set(t.schedule.ops["kind"].tolist())})
-    axes[-1].set_xlabel("time")
+    _explain(timelines, axes[0], axes[-1])
     return axes
 
 
@@ -231,8 +247,10 @@ def bubble_curves(
     basis: str = "bubble_fraction",
 ) -> Axes:
     """Bubble against the number of micro-batches; `curves` maps a name to (m, bubble)."""
-    ax = _axes(ax, 7, 4)
-    markers = "osD^vPX"
+    beside = len(curves) > 8  # a long legend would hide the lines
+    ax = new_axes(ax, 9 if beside else 7, max(4.0, 0.25 * len(curves)) if beside else 4)
+    # Lines, markers and strokes repeat after 7, 8 and 4: no two of 56 curves look alike.
+    markers, strokes = "osD^vPX*", ("-", "--", "-.", ":")
     for i, (name, (m, bubble)) in enumerate(curves.items()):
         ax.plot(
             m,
@@ -240,6 +258,7 @@ def bubble_curves(
             label=name,
             color=palette.LINES[i % len(palette.LINES)],
             marker=markers[i % len(markers)],
+            linestyle=strokes[i // len(palette.LINES) % len(strokes)],
             markersize=4,
         )
     ax.set_xscale("log", base=2)
@@ -249,5 +268,8 @@ def bubble_curves(
     ax.set_ylabel(basis)
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    if beside:
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        ax.legend(frameon=False)
     return ax

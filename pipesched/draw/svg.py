@@ -50,7 +50,8 @@ def render(timeline: Timeline) -> str:
     body = (
         _overview(timeline, scene, span, scale, row) if overview else _boxes(timeline, scene, scale)
     )
-    heading = _text(timeline.schedule.name)
+    name, room = timeline.schedule.name, int((width - 16) / 9)  # 9 pixels hold most letters
+    heading = _text(name if len(name) <= room else name[: room - 1] + "\N{HORIZONTAL ELLIPSIS}")
     note = f" (overview of {len(scene):,} ops)" if overview else ""
     parts = [
         _axis(span, scale, p, row),
@@ -95,8 +96,8 @@ def _text(text: str) -> str:
 
 
 def _style(scope: str) -> str:
-    light = "--bg:#fff;--ink:#222;--dim:#667;--idle:#f0f0f3;--grid:#d5d5dd"
-    dark = "--bg:#16181d;--ink:#e8e8ec;--dim:#a0a4b0;--idle:#262a33;--grid:#3a3f4b"
+    light = f"--bg:#fff;--ink:#222;--dim:#667;--idle:{palette.IDLE};--grid:#c8c8d2"
+    dark = f"--bg:#16181d;--ink:#e8e8ec;--dim:#a0a4b0;--idle:{palette.IDLE_DARK};--grid:#464c5a"
     rules = [
         f".{scope}{{{light};{_FONT}}}",
         f"@media (prefers-color-scheme:dark){{.{scope}{{{dark}}}}}",
@@ -125,10 +126,7 @@ def _scale(scene: Scene, span: float, overview: bool) -> float:
     fit = (WIDTH - LEFT - 16) / span
     if overview:
         return fit
-    duration = scene.end - scene.start
-    positive = duration[duration > 0]
-    typical = float(np.quantile(positive, 0.1))
-    readable = 18 / typical  # three digits in a typical box
+    readable = 18 / scene.typical()  # three digits in a short box
     return max(fit, min(readable, (MAX_WIDTH - LEFT) / span))
 
 
@@ -151,8 +149,8 @@ def _axis(span: float, scale: float, p: int, row: float) -> str:
     if span <= 0:
         return ""
     step = round_step(80 / scale)
-    parts = []
     bottom = TOP + p * row
+    parts = [f'<text class="s" x="8" y="{bottom + 15:.6g}">time</text>']
     for tick in range(int(span / step + 1e-9) + 1):
         x = LEFT + tick * step * scale
         parts.append(
@@ -241,8 +239,8 @@ def _legend(timeline: Timeline, scene: Scene, y: float, overview: bool) -> str:
             x += 12
         word = palette.KIND_WORDS[kind]
         parts.append(f'<text x="{x + 5:.6g}" y="{y:.6g}">{word}</text>')
-        x += 18 + 6.1 * len(word)
-    parts.append(f'<rect class="i" x="{x:.6g}" y="{y - 10:.6g}" width="12" height="12"/>')
+        x += 22 + 6.6 * len(word)
+    parts.append(f'<rect class="i g" x="{x:.6g}" y="{y - 10:.6g}" width="12" height="12"/>')
     parts.append(f'<text x="{x + 17:.6g}" y="{y:.6g}">idle</text>')
     x += 56
     if chunks > 1 and not overview:
@@ -255,16 +253,21 @@ def _overview(timeline: Timeline, scene: Scene, span: float, scale: float, row: 
     columns = WIDTH - LEFT - 16
     p = timeline.schedule.p
     share = np.zeros((p, columns, 4))
-    kinds = timeline.schedule.ops["kind"][scene.op]
+    kinds = timeline.schedule.ops["kind"]
+    first, second = kinds[scene.op], np.where(scene.partner >= 0, kinds[scene.partner], -1)
+    weight = np.where(scene.partner >= 0, 0.5, 1.0)  # both ops of a pair share its box
     left = (scene.start - scene.origin) / span * columns
     right = (scene.end - scene.origin) / span * columns
     bounds = np.searchsorted(scene.rank, np.arange(p + 1))
     for rank in range(p):
         mine = slice(bounds[rank], bounds[rank + 1])
         for kind in range(4):
-            of_kind = kinds[mine] == kind
-            if of_kind.any():
-                share[rank, :, kind] = _coverage(left[mine][of_kind], right[mine][of_kind], columns)
+            for of in (first, second):
+                for part in (0.5, 1.0):
+                    boxes = (of[mine] == kind) & (weight[mine] == part)
+                    if boxes.any():
+                        covered = _coverage(left[mine][boxes], right[mine][boxes], columns)
+                        share[rank, :, kind] += part * covered
     colours = np.array([palette.channels(c) for c in palette.FILLS], dtype=float)
     busy = share.sum(axis=2, keepdims=True)
     rgb = share @ colours / np.maximum(busy, 1e-12)

@@ -10,8 +10,10 @@ in the middle, and the drawing says so.
 
 from __future__ import annotations
 
+import bisect
 import math
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ MAX_LINES = 72
 MAX_RANKS = 32
 
 _RESET = "\x1b[0m"
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,17 @@ def render(timeline: Timeline, terminal: Terminal | None = None) -> str:
     """
     terminal = Terminal.of() if terminal is None else terminal
     scene = build(timeline)
-    heading = f"{timeline.schedule.name}: {_extent(timeline)}"
+    heading = f"{_name(timeline.schedule.name, terminal)}: {_extent(timeline)}"
     if not len(scene):
         return f"{heading}\n(no compute ops to draw)"
     drawing = _Drawing(timeline, scene, terminal)
     return "\n".join([heading, *drawing.lines(), drawing.legend(), summary(timeline)])
+
+
+def _name(name: str, terminal: Terminal) -> str:
+    """The name without what would steer the terminal, in characters that it can show."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return safe if terminal.unicode else safe.encode("ascii", "backslashreplace").decode()
 
 
 def _extent(timeline: Timeline) -> str:
@@ -126,13 +135,10 @@ class _Drawing:
 
     def _choose_scale(self) -> None:
         """Columns per unit of time, and which stretches of time make the systems."""
-        duration = self.end - self.start
-        positive = duration[duration > 0]
-        if self.span == 0 or not len(positive):
+        typical = self.scene.typical()
+        if typical == 0:
             self.scale, self.windows = 0.0, [(0.0, 0.0)]
             return
-        # Room for the label of all but the shortest tenth of the boxes.
-        typical = float(np.quantile(positive, 0.1))
         label = self._label_width()
         systems = max(1, MAX_LINES // (len(self.shown_ranks) + 1))
         room = self.columns / self.span
@@ -151,9 +157,22 @@ class _Drawing:
             self.scale = wanted
             if wanted * self.span > systems * self.columns:
                 self.scale = max(1 / typical, systems * self.columns / self.span)
+        needed = self.span * self.scale / self.columns
+        count = max(1, math.ceil(needed - 1e-9))
+        if not whole and 1 < count <= systems and (count - 1) / needed > 0.85:
+            count -= 1  # a little tighter, rather than a last system with next to nothing
+            self.scale = count * self.columns / self.span
         per_system = self.columns / self.scale
-        if per_system >= typical:  # fold between boxes of the typical length
+        if count == 1:
+            per_system = self.span
+        elif count <= systems and not whole:
+            per_system = self.span / count  # systems of one length
+        elif per_system >= typical:
+            # Fold between boxes of the typical length; into even systems where all are shown.
             per_system = math.floor(per_system / typical) * typical
+            count = math.ceil(self.span / per_system - 1e-9)
+            if count <= systems:
+                per_system = math.ceil(self.span / typical / count - 1e-9) * typical
         count = max(1, math.ceil(self.span / per_system - 1e-9))
         edges = [(i * per_system, min((i + 1) * per_system, self.span)) for i in range(count)]
         if count > systems:
@@ -165,7 +184,7 @@ class _Drawing:
     def lines(self) -> list[str]:
         out: list[str] = []
         bounds = np.searchsorted(self.scene.rank, np.arange(self.schedule.p + 1))
-        for begin, stop in self.windows:
+        for system, (begin, stop) in enumerate(self.windows):
             if self.left_out is not None and math.isclose(begin, self.left_out[1]):
                 out.append(_gap_line(*self.left_out))
             for r in self.shown_ranks:
@@ -175,28 +194,38 @@ class _Drawing:
                     continue
                 bar = "│" if self.terminal.unicode else "|"
                 name = f"rank {r}".ljust(self.name_width)
-                out.append(name + bar + self._row(np.arange(bounds[r], bounds[r + 1]), begin, stop))
+                out.append(name + bar + self._row(np.arange(bounds[r], bounds[r + 1]), system))
             out.append(self._axis(begin, stop))
         if self.left_out is not None and math.isclose(self.left_out[1], self.span):
             out.append(_gap_line(*self.left_out))
         return out
 
-    def _row(self, boxes: np.ndarray, begin: float, stop: float) -> str:
+    def _home(self, box: int) -> int:
+        """The system that shows most of a box, the first of equals: its label stands there."""
+        start, end = float(self.start[box]), float(self.end[box])
+        first = max(bisect.bisect_right(self.windows, (start, math.inf)) - 1, 0)
+        after = bisect.bisect_left(self.windows, (end, -math.inf))
+        shown = [min(end, b) - max(start, a) for a, b in self.windows[first:after]]
+        return first + shown.index(max(shown))
+
+    def _row(self, boxes: np.ndarray, system: int) -> str:
+        begin, stop = self.windows[system]
         fillings = _UNICODE if self.terminal.unicode else _ASCII
         inside = boxes[(self.end[boxes] > begin) & (self.start[boxes] < stop)]
         left = np.rint((np.maximum(self.start[inside], begin) - begin) * self.scale).astype(int)
         right = np.rint((np.minimum(self.end[inside], stop) - begin) * self.scale).astype(int)
-        fresh = self.start[inside] >= begin  # a box cut by the fold has its label before it
+        cut = (self.start[inside] < begin) | (self.end[inside] > stop)
         width = round((stop - begin) * self.scale)
         parts: list[str] = []
         at = 0
-        for box, x0, x1, is_fresh in zip(
-            inside.tolist(), left.tolist(), right.tolist(), fresh.tolist(), strict=True
+        for box, x0, x1, is_cut in zip(
+            inside.tolist(), left.tolist(), right.tolist(), cut.tolist(), strict=True
         ):
             if x1 <= x0:
                 continue
             parts.append(self._idle(x0 - at, fillings[4]))
-            parts.append(self._box(box, x1 - x0, fillings, is_fresh))
+            labelled = not is_cut or self._home(box) == system
+            parts.append(self._box(box, x1 - x0, fillings, labelled))
             at = x1
         parts.append(self._idle(width - at, fillings[4]))
         return "".join(parts)
@@ -207,21 +236,21 @@ class _Drawing:
             return f"\x1b[38;5;{palette.TERMINAL_IDLE}m{text}{_RESET}"
         return text
 
-    def _box(self, box: int, width: int, fillings: tuple[str, ...], fresh: bool) -> str:
+    def _box(self, box: int, width: int, fillings: tuple[str, ...], labelled: bool) -> str:
         if self.terminal.colour:
-            return self._coloured(box, width, fresh)
+            return self._coloured(box, width, labelled)
         kind = int(self.kind[box])
-        label = self._label(box) if fresh else ""
+        label = self._label(box) if labelled else ""
         if not label:
             return fillings[kind] * width
         if len(label) <= width:
             return label + fillings[kind] * (width - len(label))
         return label[0] + fillings[kind] * (width - 1)
 
-    def _coloured(self, box: int, width: int, fresh: bool) -> str:
+    def _coloured(self, box: int, width: int, labelled: bool) -> str:
         """A box in the colour of its kind; an overlapped pair shows both, half and half."""
         scene = self.scene
-        labels = self._label(box).split("/") if fresh else ["", ""]
+        labels = self._label(box).split("/") if labelled else ["", ""]
         halves = [(int(self.kind[box]), int(scene.chunk[box]), width)]
         partner = int(scene.partner[box])
         if partner >= 0 and width > 1:
@@ -280,11 +309,21 @@ class _Drawing:
             items.append("lighter = a later chunk of the rank")
         elif int(self.scene.chunk.max()):
             items.append("small letters: a later chunk of the rank")
-        return "  ".join(items)
+        return self._wrapped(items)
+
+    def _wrapped(self, items: list[str]) -> str:
+        """The items, in lines no longer than the terminal is wide."""
+        lines: list[list[str]] = [[]]
+        room = 0
+        for item in items:
+            width = len(_ESCAPE.sub("", item)) + 2
+            if width > room + 2:
+                lines.append([])
+                room = self.terminal.width
+            lines[-1].append(item)
+            room -= width
+        return "\n".join("  ".join(line) for line in lines if line)
 
 
 def _gap_line(begin: float, stop: float) -> str:
-    return (
-        f"  ...   time {number(begin)} to {number(stop)} is not drawn: "
-        "it does not fit (a wider terminal or a picture shows more)"
-    )
+    return f"  ...   time {number(begin)} to {number(stop)} is not drawn: it does not fit"

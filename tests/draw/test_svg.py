@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipesched as ps
-from pipesched.draw import svg
+from pipesched.draw import palette, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -118,6 +118,21 @@ def test_a_large_schedule_becomes_an_overview_with_the_right_idle_share():
     np.testing.assert_allclose(alpha.mean(axis=1), timeline.busy / timeline.makespan, atol=0.005)
 
 
+def test_an_overview_mixes_the_colours_of_overlapped_pairs():
+    rows = ["0F0 " + " ".join(f"(0F{j + 1};0B{j})OVERLAP_F_B" for j in range(9000)) + " 0B9000"]
+    pixels = decode_png(svg.render(ps.Schedule.from_rows(rows).simulate()))
+    forward, backward = (np.array(palette.channels(palette.FILLS[kind])) for kind in (0, 1))
+    np.testing.assert_allclose(pixels[0, 400, :3], (forward + backward) / 2, atol=1)
+    assert pixels[0, 400, 3] == 255
+
+
+def test_a_long_name_stays_in_the_picture():
+    root = parse(svg.render(ps.Schedule.from_rows([["0F0", "0B0"]], name="x" * 999).simulate()))
+    heading = next(e.text for e in root.iter(f"{SVG}text") if e.get("class") == "h")
+    assert len(heading) * 9 <= float(root.get("width"))
+    assert heading.endswith("x\N{HORIZONTAL ELLIPSIS}")
+
+
 def test_the_limit_of_the_overview_is_exact():
     p, m = 4, svg.MAX_BOXES // 8
     assert "overview" not in svg.render(ps.generate("1f1b", p, m).simulate())
@@ -126,7 +141,6 @@ def test_the_limit_of_the_overview_is_exact():
 
 def test_labels_can_be_read_on_their_colours():
     """WCAG contrast of at least 4.5 between a box and its number."""
-    from pipesched.draw import palette
 
     def luminance(colour):
         c = np.array(palette.channels(colour)) / 255

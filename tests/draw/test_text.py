@@ -104,6 +104,43 @@ def test_a_long_schedule_is_folded_without_losing_a_column():
     assert total % timeline.makespan == 0
 
 
+@pytest.mark.parametrize("width", range(40, 120, 7))
+def test_a_box_that_is_cut_at_a_fold_has_its_label_where_most_of_it_is(width):
+    timeline = ps.generate("1f1b", 4, 8).simulate()
+    rows = rows_of(render(timeline, Terminal(width, False, False)))
+    for rank in range(4):
+        words = sorted(re.findall(r"[FB]\d", " ".join(rows[rank::4])))
+        assert words == sorted(f"{kind}{j}" for kind in "FB" for j in range(8))
+
+
+@pytest.mark.parametrize("width", range(60, 200, 20))
+@pytest.mark.parametrize("backward", [1.5, 2.3])
+def test_no_system_is_a_stub(width, backward):
+    costs = ps.Costs(forward=[1.03e-4, 2.41e-4, 1.57e-4, 0.88e-4], backward=backward * 1e-4)
+    for name in ("1f1b", "gpipe", "zb-h1"):
+        rows = rows_of(render(ps.generate(name, 4, 8).simulate(costs), Terminal(width, True, True)))
+        assert min(map(len, rows)) >= max(map(len, rows)) - 1
+
+
+def test_legends_are_wrapped():
+    timeline = ps.generate("dualpipe", 4, 8).simulate()
+    for terminal in (PLAIN, FANCY, COLOUR):
+        *lines, _summary = ESCAPE.sub("", render(timeline, terminal)).split("\n")
+        assert max(map(len, lines)) <= terminal.width
+        assert sum("later chunk" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("terminal", [PLAIN, FANCY, COLOUR])
+def test_a_name_cannot_steer_the_terminal(terminal):
+    name = "\x1b]0;owned\x07 a\nb \ud800 é 日"
+    timeline = ps.Schedule.from_rows([["0F0", "0B0"]], name=name).simulate()
+    drawing = render(timeline, terminal)
+    heading = drawing.split("\n")[0]
+    assert heading.startswith("\\x1b]0;owned\\x07 a\\nb \\ud800 ")
+    assert heading.isascii() != terminal.unicode
+    drawing.encode("utf-8")
+
+
 def test_what_does_not_fit_is_left_out_and_said():
     drawing = render(ps.generate("1f1b", 40, 4000).simulate(), Terminal(100, False, False))
     assert "8 more ranks are not drawn" in drawing
