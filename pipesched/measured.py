@@ -27,8 +27,9 @@ class StageCost:
     stage : int
         The stage; of an overlapped pair that of its forward; of a transfer the sender's.
     kind : str
-        ``"F"``, ``"B"``, ``"I"``, ``"W"``, ``"OVERLAP_F_B"``, ``"SEND_F"`` or ``"SEND_B"``.  Of a
-        transfer only those count that were waited for: of the others nobody sees the end.
+        ``"F"``, ``"B"``, ``"I"``, ``"W"``, ``"OVERLAP_F_B"``, ``"SEND_F"`` or ``"SEND_B"``.  Of
+        transfers the fastest of each step counts: one that lies there until its receiver comes
+        shows no end.
     count : int
         How many were measured, over all steps.
     median : float
@@ -274,19 +275,27 @@ def _reasons(predicted: Timeline, measured: Timeline) -> Sequence[str]:
     if abs(predicted.makespan / measured.makespan - 1) <= 0.1:
         return []
     reasons = []
-    work = predicted.busy.sum() / measured.busy.sum() - 1
+    work = measured.busy.sum() / predicted.busy.sum() - 1
     if abs(work) > 0.05:
         reasons.append(
-            f"the ops themselves took {abs(100 * work):.0f} % {'less' if work > 0 else 'more'} "
-            "than their predicted costs: "
-            + ("profile again" if work > 0 else "ranks that share cores or memory slow each other")
+            f"the ops took {_change(work)} than their predicted costs: "
+            + (
+                "ranks that share cores or memory slow each other"
+                if work > 0
+                else "the costs were taken while the machine was slower, so profile again"
+            )
         )
-    rest = predicted.idle.sum() / max(measured.idle.sum(), 1e-300) - 1
-    if abs(rest) > 0.05:
+    rest = (measured.idle.sum() - predicted.idle.sum()) / measured.makespan / measured.schedule.p
+    if abs(rest) > 0.02:
+        more = "more" if rest > 0 else "less"
         reasons.append(
-            f"ranks were idle {abs(100 * rest):.0f} % {'less' if rest > 0 else 'more'} than "
-            "predicted: time between the ops (launching, posting transfers) and the transfers"
+            f"idle time made up {abs(100 * rest):.0f} % of the step {more} than predicted: "
+            "transfers, and the time between ops in which transfers are posted"
         )
     if predicted.schedule != measured.schedule:
         reasons.append("the two are not of the same schedule")
     return reasons
+
+
+def _change(ratio: float) -> str:
+    return f"{abs(100 * ratio):.0f} % {'more' if ratio > 0 else 'less'}"

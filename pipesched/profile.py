@@ -166,7 +166,9 @@ class Profile:
     def _column(self, quantity: str) -> np.ndarray:
         return np.array([getattr(layer, quantity) for layer in self.layers], dtype=np.float64)
 
-    def costs(self, cuts: Sequence[int], bandwidth: float | None = None) -> Costs:
+    def costs(
+        self, cuts: Sequence[int], bandwidth: float | None = None, *, first_whole: bool = False
+    ) -> Costs:
         """The costs of the stages that the layers of a chain are cut into.
 
         Parameters
@@ -176,6 +178,9 @@ class Profile:
             ``partition_balanced(profile, k).cuts``.
         bandwidth : float, optional
             Bytes a second between stages; without it transfers take no time.
+        first_whole : bool
+            Whether the first stage does its whole backward in ``W`` and nothing in ``I``, as
+            torch's pipeline runtime has it, since nobody waits for its input's gradient.
 
         Returns
         -------
@@ -215,11 +220,16 @@ transfer=[0.5], activation=[200., 300.], static=[40., 60.])
             weight.append(half if layer.backward_weight is None else layer.backward_weight)
             held.append(layer.activation if layer.held is None else layer.held)
         starts = np.array(bounds[:-1])
+        of_input = np.add.reduceat(into, starts)
+        of_weight = np.add.reduceat(weight, starts)
+        if first_whole:
+            of_weight[0] = self.backward[: bounds[1]].sum()
+            of_input[0] = 0.0
         crossing = self.activation[np.array(bounds[1:-1], dtype=int) - 1]
         return Costs(
             np.add.reduceat(self.forward, starts),
-            backward_input=np.add.reduceat(into, starts),
-            backward_weight=np.add.reduceat(weight, starts),
+            backward_input=of_input,
+            backward_weight=of_weight,
             transfer=0.0 if bandwidth is None or len(bounds) == 2 else crossing / bandwidth,
             activation=np.add.reduceat(held, starts),
             static=2 * np.add.reduceat(self.parameters, starts),

@@ -228,6 +228,9 @@ def test_costs_of_stages():
     assert costs.activation.tolist() == [26.0, 12.0]
     assert costs.static.tolist() == [16.0, 8.0]
     assert profile.costs([0, 3]).forward.tolist() == [6.0]
+    whole = profile.costs([0, 2, 3], first_whole=True)
+    assert whole.backward_input.tolist() == [0.0, 3.0]
+    assert whole.backward_weight.tolist() == [7.0, 3.0]
     assert ps.generate("1f1b", 2, 4).simulate(costs).makespan > 0
 
 

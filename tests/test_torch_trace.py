@@ -448,7 +448,7 @@ def test_comparison_names_what_differs():
         "bubble_ratio",
         "span_bubble",
     ]
-    assert "the ops themselves took 50 % more" in str(found)
+    assert "the ops took 100 % more" in str(found)
     same = ps.compare_timelines(one, one)
     assert same.error == 0
     assert same.reasons == ()

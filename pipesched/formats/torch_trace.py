@@ -417,7 +417,7 @@ class _Message:
     target: int
     sent: float
     got: float
-    waits: bool  # whether the receiver stood waiting until `got`
+    seen: bool  # whether the trace tells `got`; otherwise it is a bound
     producer: _Part
     consumer: _Part
     made: float  # end of the op that made the value, on the sender's clock
@@ -461,14 +461,13 @@ class _Step:
                 continue
             send = "SEND_F" if kind == "F" else "SEND_B"
             sender, producer = made[source]
-            got, waits = one.arrival, False
+            got = one.arrival
             if got is None:
                 key = stage, one.word if len(one.parts) > 1 else kind
                 got = one.end - shortest[key]
-            else:
-                waits = got > one.start + _GRAIN
             sent = posted.get((source[0], microbatch, send), producer.end)
-            yield _Message(sender, rank, sent, got, waits, source, part, producer.end)
+            seen = one.arrival is not None
+            yield _Message(sender, rank, sent, got, seen, source, part, producer.end)
 
     @staticmethod
     def _source(part: _Part, made: dict[_Part, tuple[int, _Range]]) -> _Part | None:
@@ -557,12 +556,17 @@ class _Step:
                     stage = next((s for s, _, k in one.parts if k == "F"), stage)
                 samples[stage, kind].append(length)
                 index += len(one.parts)
+        # A transfer may lie there long before it is taken. The fastest of a step is one that was
+        # waited for, such as the first into an empty pipeline.
+        fastest: dict[tuple[int, str], float] = {}
         for message in self.messages:
-            if message.waits:
+            if message.seen:
                 gap = self.offsets[message.target] - self.offsets[message.source]
                 took = max(0.0, message.got + gap - message.made) / 1e6
-                kind = "SEND_F" if message.consumer[2] == "F" else "SEND_B"
-                samples[message.producer[0], kind].append(took)
+                key = message.producer[0], "SEND_F" if message.consumer[2] == "F" else "SEND_B"
+                fastest[key] = min(took, fastest.get(key, math.inf))
+        for key, took in fastest.items():
+            samples[key].append(took)
 
     def timeline(
         self,

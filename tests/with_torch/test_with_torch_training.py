@@ -108,3 +108,28 @@ def test_a_rank_that_dies_ends_the_others(tmp_path):
     if "CAUGHT" in done.stdout:  # torchrun may be faster than the rank that is left
         assert "rank 0 stopped at action" in done.stdout
         assert "stage 1 on rank 1" in done.stdout
+
+
+def test_the_closed_loop_predicts_sleeping_stages(tmp_path):
+    """Stages that sleep do not take each other's cores, so the prediction must be near."""
+    arguments = ["--sleep", "--microbatches", "4", "--steps", "2", "--schedules", "1f1b", "zb-v"]
+    done = subprocess.run(
+        [sys.executable, EXAMPLE.with_name("closed_loop.py"), *arguments, "--folder", tmp_path],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    rows = [line.split() for line in done.stdout.splitlines()]
+    table = [row for row in rows if len(row) == 9 and row[0] in ("even", "balanced")]
+    assert [row[1] for row in table] == ["1f1b", "zb-v"] * 2
+    for row in table:
+        # A sleep ends late on a busy machine, and more so than when it was profiled.
+        assert abs(float(row[4].rstrip("%"))) < 35, done.stdout
+    assert is_measured(tmp_path / "profile.json")
+
+
+def is_measured(path):
+    layers = json.loads(path.read_text())["layers"]
+    return all({"backward_input", "backward_weight", "held"} <= set(layer) for layer in layers)
