@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How much of the dynamic programme runs between two questions to the caller. */
-enum { ROWS_PER_POLL = 16 };
+/* Pairs of states that are looked at between two questions to the caller. */
+enum { PAIRS_PER_POLL = 1 << 20 };
 
 /* The most doubles kept so as not to compute a level's last stages for each row. */
 enum { MAX_TABLE = 1 << 24 };
@@ -418,8 +418,9 @@ static ps_status all_ranges(const program *p, level *l, const ps_poll *poll, dou
         status = ps_alloc(cells, sizeof *best, (void **)&best);
     if (status == PS_OK)
         status = ps_alloc(cells, sizeof *scratch, (void **)&scratch);
+    int64_t rows = 1 + PAIRS_PER_POLL / ((int64_t)count * count);
     for (int32_t source = -1; source < count && status == PS_OK; source++) {
-        if ((source + 1) % ROWS_PER_POLL == 0 && poll->ask != NULL && poll->ask(poll->context))
+        if ((source + 1) % rows == 0 && poll->ask != NULL && poll->ask(poll->context))
             status = PS_ERR_INTERRUPTED;
         else
             status = fill_row(p, l, source, best, scratch);
