@@ -278,6 +278,10 @@ def _replicated(
     options: dict[str, Any],
 ) -> Schedule:
     """1F1B-RR over the stages of a plan."""
+    from pipesched.plan import Plan
+
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan must be a pipesched.Plan, got {type(plan).__name__}")
     if name != "pipedream":
         raise ValueError(f"a plan is made for 'pipedream', got {name!r}")
     if options:

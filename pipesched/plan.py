@@ -373,7 +373,7 @@ class Plan:
         enough = enough_in_flight(self.replicas)
         if m is None:
             # The fill, the drain, and some periods between; a period may be out of reach.
-            m = 4 * sum(self.replicas) * enough[0] + 6 * min(period, 512)
+            m = 4 * sum(self.replicas) * enough[0] + 6 * min(period, 1 << 13)
         given = tuple(stage.versions for stage in self.stages)
         costs = self.costs()
         still = Costs(forward=costs.forward, backward=costs.backward)

@@ -1,5 +1,7 @@
 """PipeDream's schedule over replicated stages, and how its pace compares with the plan's."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -131,6 +133,13 @@ def test_a_plan_s_schedule(plan_of):
     assert ps.generate("pipedream", 16, 45, plan=plan) == schedule
 
 
+def test_a_plan_survives_pickling(plan_of):
+    plan = plan_of("vgg16", 4, 1e9)
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan
+    assert again.explain() == plan.explain()
+
+
 def test_bad_input_is_named(plan_of):
     plan = plan_of("vgg16", 4, 1e9)
     with pytest.raises(ValueError, match="a plan is made for 'pipedream', got '1f1b'"):
@@ -143,6 +152,8 @@ def test_bad_input_is_named(plan_of):
         ps.generate("1f1b", m=4)
     with pytest.raises(TypeError, match="a plan has no options, got v"):
         ps.generate("pipedream", plan=plan, m=4, v=2)
+    with pytest.raises(TypeError, match=r"plan must be a pipesched\.Plan, got str"):
+        ps.generate("pipedream", plan="15-1", m=4)
     with pytest.raises(ValueError, match="m must be at least 1, got 0"):
         ps.generate("pipedream", plan=plan, m=0)
     with pytest.raises(OverflowError):
