@@ -112,7 +112,8 @@ typedef struct ps_plan_options {
     double optimizer;     /* bytes of gradients and optimizer state a byte of weights */
 } ps_plan_options;
 
-/* The partition into replicated stages with the smallest time a mini-batch.
+/* The partition into replicated stages with the smallest time a mini-batch; among
+ * those the fewest stages, then the fewest ranks.
  *
  * Stages stand in the order of the ranks, each on a range without gaps; ranks
  * between two ranges may stay idle. A link between two ranks is as fast as the

@@ -162,17 +162,22 @@ def best_plan(
     stages=None,
     most=None,
 ):
-    """The smallest time of all plans that fit (infinite: none does), and the smallest
-    largest memory of all plans."""
+    """The smallest time of all plans that fit (infinite: none does), the smallest largest
+    memory of all plans, and the fewest stages of a plan with that time."""
     time = least = math.inf
+    fewest = 0
     for plan in all_plans(len(layers), edges, math.prod(counts), most):
         if stages is not None and len(plan) != stages:
             continue
         value, bytes_needed = plan_value(layers, edges, counts, bandwidth, plan, overlap, optimizer)
         least = min(least, bytes_needed)
         if bytes_needed <= memory:
+            if value < time * (1 - 1e-12) or (fewest == 0 and value <= time):
+                fewest = len(plan)
+            elif value <= time * (1 + 1e-12):
+                fewest = min(fewest, len(plan))
             time = min(time, value)
-    return time, least
+    return time, least, fewest
 
 
 # ---- PipeDream's published program ---------------------------------------------------------

@@ -98,7 +98,7 @@ def test_the_simulated_pace_is_the_plan_s(name, overlap, cluster, plan_of):
     ("name", "overlap", "words"),
     [
         ("gnmt", True, ["the way of the transfers", "too few mini-batches are in flight"]),
-        ("gnmt", False, ["stage 0: 16, needs 20"]),
+        ("gnmt", False, ["stage 0: 16, needs 22"]),
         ("gnmt_large", True, ["the way of the transfers"]),
     ],
 )

@@ -24,6 +24,8 @@ typedef struct plan {
     int32_t rank_choices; /* values of "busy ranks behind": 1 where it follows from p */
     int32_t most;         /* replicas of a stage */
     double bound;         /* some plan is this good: nothing worse is looked at */
+    double slowest;       /* stage that is looked at: bound, or where stages are counted ... */
+    int counting;         /* ... the best time: then the objective is their number */
     int64_t work;
     const ps_poll *poll;
 } plan;
@@ -123,10 +125,12 @@ static void place(plan *d, int32_t count, int32_t k, const piece *x, choice c, i
         /* The stage before ends at rank q or earlier, in one block with this one. */
         if (!first && !same_block(d, c.link_in, c.q - 1, c.q + c.r - 1))
             continue;
-        double value = d->options->minimise_memory
-                           ? bytes
-                           : time_of(d, x, c.r, inside, c.link_in, c.link_out);
-        value = fmax(value, rest);
+        double own = d->options->minimise_memory
+                         ? bytes
+                         : time_of(d, x, c.r, inside, c.link_in, c.link_out);
+        if (d->counting && own > d->slowest)
+            continue;
+        double value = d->counting ? rest + 1.0 : fmax(own, rest);
         if (value <= d->bound)
             offer(d, count, k, &c, value, want);
     }
@@ -140,7 +144,7 @@ static void stages_between(plan *d, int32_t count, int32_t k, int32_t j, wanted 
     if (last)
         x.out = 0.0;
     for (int32_t r = 1; r <= d->most; r++) {
-        if (!d->options->minimise_memory && x.compute / r > d->bound)
+        if (!d->options->minimise_memory && x.compute / r > d->slowest)
             continue;
         /* Before any but the first stage stands a rank. */
         int32_t q = want != NULL && want->link_in < 0 ? 0 : 1;
@@ -258,10 +262,27 @@ static ps_status read_plan(plan *d, int32_t n, ps_cut *cut)
     return PS_OK;
 }
 
-/* Solve over the given states; nothing worse than *bound is looked at. */
+/* Solve for the fewest stages among the fastest plans, the time being known. */
+static ps_status fewest_stages(plan *d, int64_t cells, int32_t n, ps_cut *cut)
+{
+    double time = cut->objective;
+    d->counting = 1;
+    d->slowest = time;
+    d->bound = cut->num_stages; /* the plan at hand */
+    for (int64_t i = 0; i < cells; i++)
+        d->behind[i] = INFINITY;
+    ps_status status = fill_borders(d);
+    if (status == PS_OK)
+        status = read_plan(d, n, cut);
+    cut->objective = time;
+    return status;
+}
+
+/* Solve over the given states; nothing worse than `bound` is looked at. With
+ * `refine`, the fewest stages among the fastest plans. */
 static ps_status solve(const ps_states *states, int32_t n, const ps_cluster *cluster,
                        const ps_plan_options *options, int32_t workers, const int32_t *first,
-                       double bound, const ps_poll *poll, ps_cut *cut)
+                       double bound, int refine, const ps_poll *poll, ps_cut *cut)
 {
     plan d = {.states = states,
               .options = options,
@@ -269,6 +290,7 @@ static ps_status solve(const ps_states *states, int32_t n, const ps_cluster *clu
               .N = workers,
               .levels = cluster->levels,
               .bound = bound,
+              .slowest = bound,
               .poll = poll};
     double slowest = INFINITY;
     for (int32_t i = 0; i < cluster->levels; i++) {
@@ -300,6 +322,9 @@ static ps_status solve(const ps_states *states, int32_t n, const ps_cluster *clu
     status = fill_borders(&d);
     if (status == PS_OK)
         status = read_plan(&d, n, cut);
+    if (status == PS_OK && refine && !options->minimise_memory && options->num_stages == 0 &&
+        cut->num_stages > 1)
+        status = fewest_stages(&d, cells, n, cut);
 done:
     free(d.behind);
     return status;
@@ -360,14 +385,15 @@ ps_status ps_plan(const ps_layers *layers, const ps_cluster *cluster,
         goto done;
     /* The layers in line come first: their answer is the answer, or bounds the other. */
     if (!cut->exact || all.count > line.count) {
-        status = solve(&line, layers->n, cluster, options, workers, first, bound, poll, cut);
+        status = solve(&line, layers->n, cluster, options, workers, first, bound, !cut->exact,
+                       poll, cut);
         cut->num_states = line.count;
         if (!cut->exact || (status != PS_OK && status != PS_ERR_INFEASIBLE))
             goto done;
         if (status == PS_OK)
             bound = cut->objective;
     }
-    status = solve(&all, layers->n, cluster, options, workers, first, bound, poll, cut);
+    status = solve(&all, layers->n, cluster, options, workers, first, bound, 1, poll, cut);
     cut->num_states = all.count;
 done:
     ps_states_free(&line);
