@@ -243,8 +243,8 @@ def partition(
     stage with r replicas on the slowest link B among them takes, a mini-batch,
     compute / r; a ring all-reduce of 2 (r-1)/r weights / B once in r mini-batches; and
     the activation one way and its gradient the other over each of its borders. Stages
-    stand on runs of workers, which may straddle servers; workers may stay idle. Among the fastest plans
-    the one with the fewest stages is taken.
+    stand on runs of workers, which may straddle servers; workers may stay idle. Among
+    the fastest plans the one with the fewest stages is taken.
 
     Parameters
     ----------
