@@ -54,8 +54,9 @@ typedef struct ps_family {
      * already). PS_ERR_RULE with *fault, or PS_OK. May be NULL: no rules. */
     ps_status (*check)(ps_config *config, ps_rule_fault *fault);
     /* Non-zero where these options can make the ranks wait in a circle, so that the
-     * ops have to be checked before they are used. NULL: never. */
-    int (*may_deadlock)(const ps_config *config);
+     * ops have to be checked before they are used; *fault says which rule they break.
+     * O(m). NULL: never. */
+    int (*may_deadlock)(const ps_config *config, ps_rule_fault *fault);
     /* Stages of the model: p, p*v, 2p, ... may overflow. NULL: p. */
     ps_status (*num_stages)(const ps_config *config, int64_t *out);
     /* Micro-batches the ops speak of, where that is not m (seq-1f1b counts the

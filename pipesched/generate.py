@@ -12,7 +12,7 @@ import numpy as np
 
 from pipesched import _core
 from pipesched._names import did_you_mean, no_such
-from pipesched.check import ScheduleError, check
+from pipesched.check import ScheduleError
 from pipesched.formulas import FORMULAS, ClosedForm
 from pipesched.schedule import Schedule
 
@@ -84,6 +84,9 @@ class ScheduleFamily:
     weights: str
     options: Mapping[str, Option]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find, (self.name,)
+
 
 class _Schedules(Mapping[str, ScheduleFamily]):
     """The registry as a read-only mapping, in the order in which to show it; prints as a table."""
@@ -99,6 +102,9 @@ class _Schedules(Mapping[str, ScheduleFamily]):
 
     def __len__(self) -> int:
         return len(self._families)
+
+    def __reduce__(self) -> str:
+        return "SCHEDULES"
 
     def __repr__(self) -> str:
         return f"<SCHEDULES: {', '.join(self)}>"
@@ -248,25 +254,19 @@ def generate(
     values = tuple(
         _option_value(option, options.get(key)) for key, option in family.options.items()
     )
-    ops, offsets, stages, microbatches, may_deadlock = _core.generate(
+    ops, offsets, stages, microbatches, broken_rule = _core.generate(
         family.name,
         p,  # type: ignore[arg-type]
         m,  # type: ignore[arg-type]
         values,
     )
     schedule = Schedule._wrap(ops, offsets, stages, microbatches, family.name)
-    if may_deadlock:
+    if broken_rule is not None:
         try:
-            check(schedule)
+            schedule.check()
         except ScheduleError as error:
-            given = ", ".join(f"{key}={value}" for key, value in options.items())
-            raise ScheduleError(
-                replace(
-                    error.fault,
-                    text=f"{name} with p={p}, m={m}, {given} cannot run ({family.constraints}); "
-                    f"{error.fault.text}",
-                )
-            ) from None
+            text = f"{broken_rule} ({error.fault.text})"
+            raise ScheduleError(replace(error.fault, text=text)) from None
     return schedule
 
 

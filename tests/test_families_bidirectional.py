@@ -101,7 +101,8 @@ def test_dualpipe_v_is_dualpipe_cut_in_half():
     ("p", "m", "text"),
     [
         (3, 12, r"p must be even, got p=3.*p=4.*dualpipe-v"),
-        (1, 2, r"p must be even, got p=1.*p=2"),
+        (1, 4, r"p must be even, got p=1.*p=2"),
+        (1, 2, r"p must be even, got p=1; take dualpipe-v"),  # with p=2, m must be 4
         (4, 6, r"m >= 2p, got m=6.*m=8.*chimera"),
         (4, 9, r"m must be even, got m=9.*m=8.*dualpipe-v"),
     ],

@@ -1,5 +1,7 @@
 """The registry, what `generate` refuses and how it says so. Orders themselves: test_twins."""
 
+import itertools
+import re
 import threading
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -300,8 +302,58 @@ def test_rules_name_what_works():
     assert 'got m=9; m=8 works, or take rule="megatron"' in text
     text = message(ValueError, "interleaved-1f1b", 4, 8, rule="torch", group=3)
     assert "got group=3; group=4 works, or" in text
-    for name, p, m in (("dualpipe", 3, 8), ("dualpipe", 4, 9), ("dualpipe-v", 2, 3)):
-        assert "works" in message(ValueError, name, p, m)
+    assert message(ValueError, "dualpipe", 9, 14) == (
+        "dualpipe: the ranks pair up, so p must be even, got p=9; p=6 works, "
+        "or take zb-v, which takes any p and m"
+    )
+    assert message(ValueError, "dualpipe", 3, 7) == (  # no p has an odd m
+        "dualpipe: the ranks pair up, so p must be even, got p=3; "
+        "take dualpipe-v, which takes any p"
+    )
+    assert message(ps.ScheduleError, "interleaved-1f1b", 4, 8, group=3).startswith(
+        "interleaved-1f1b: a group must be at least p and leave no remainder of m below p, "
+        "or be all of m, got group=3; group=4 works (deadlock: "
+    )
+
+
+def choices(name):
+    """All words of a family's options, and a few of their numbers."""
+    numbers = {"v": (1, 2, 3), "group": (None, 1, 2, 3, 5, 8, 30)}
+    values = [
+        option.words or numbers.get(option.name, (1, 2))
+        for option in ps.SCHEDULES[name].options.values()
+    ]
+    return [
+        dict(zip(ps.SCHEDULES[name].options, chosen, strict=True))
+        for chosen in itertools.product(*values)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_advice_works_and_is_the_nearest(name):
+    """Who changes what a refusal names, and that alone, is not refused again."""
+    for p, m, options in itertools.product(range(1, 10), range(1, 20), choices(name)):
+        given = {"p": p, "m": m, **options}
+        try:
+            ps.generate(name, **given)
+            continue
+        except ValueError as error:
+            text = str(error)
+        value = re.search(r"; (\w+)=(\d+) works", text)
+        if value:
+            argument, nearest = value[1], int(value[2])
+            assert ps.generate(name, **{**given, argument: nearest}).check()
+            away = abs(nearest - given[argument])
+            for other in range(max(1, given[argument] - away + 1), given[argument] + away):
+                if argument != "group":  # other groups may run, by luck, at a cost
+                    with pytest.raises(ValueError, match=name):
+                        ps.generate(name, **{**given, argument: other})
+        instead = re.search(r"take (?!rule)([\w-]+)", text)
+        if instead:
+            assert ps.generate(instead[1], p, m).check()
+        elif "take rule" in text:
+            assert ps.generate(name, **{**given, "rule": "megatron", "group": None}).check()
+        assert value or instead or "take rule" in text
 
 
 @pytest.mark.parametrize(("p", "v", "m", "group"), [(4, 2, 8, 2), (4, 2, 8, 3), (4, 4, 13, 4)])

@@ -2,13 +2,24 @@
 #include "dualpipe_order.h"
 #include "families.h"
 
+/* The even number nearest to p that has m micro-batches to pair; -1: none has. */
+static int64_t nearest_p(int64_t p, int64_t m)
+{
+    if (m % 2 != 0 || m < 4)
+        return -1;
+    const int64_t most = m / 4 * 2;
+    return p + 1 <= most ? p + 1 : most;
+}
+
 static ps_status check(ps_config *config, ps_rule_fault *fault)
 {
     const int64_t p = config->p;
     const int64_t m = config->m;
     if (p % 2 != 0) {
         *fault = (ps_rule_fault){"p", p, "the ranks pair up, so p must be even",
-                                 "take dualpipe-v, which takes any p", p + 1};
+                                 m >= 2 * p ? "take dualpipe-v, which takes any p"
+                                            : "take zb-v, which takes any p and m",
+                                 nearest_p(p, m)};
         return PS_ERR_RULE;
     }
     if (m < 2 * p) {

@@ -19,9 +19,21 @@ static int32_t torch_rounds(int64_t m, int32_t p)
     return m < p ? 1 : (int32_t)(m / p);
 }
 
-/* The m nearest to the one given that torch's rule takes; multiples of p always are. */
+/* The m nearest to the one given that torch's rule takes; multiples of p always are.
+ * With a group given: that makes this group, which are its multiples k * group with
+ * k = max(1, k * group / p); -1: no m does. */
 static int64_t nearest_m(const ps_config *config)
 {
+    const int64_t p = config->p;
+    const int64_t group = config->option[GROUP];
+    if (config->option[GROUP] != PS_AUTO) {
+        if (group >= 2 * p)
+            return -1;
+        int64_t k = (config->m + group / 2) / group;
+        const int64_t most = group < p ? 1 : group == p ? k : (p - 1) / (group - p);
+        k = k < most ? k : most;
+        return group * (k > 1 ? k : 1);
+    }
     for (int64_t distance = 1;; distance++) {
         const int64_t below = config->m - distance;
         const int64_t above = config->m + distance;
@@ -44,27 +56,50 @@ static ps_status check(ps_config *config, ps_rule_fault *fault)
     if (config->m % rounds != 0) {
         *fault = (ps_rule_fault){
             "m", config->m, "torch's rule needs m divisible by its max(1, m // p) rounds",
-            "take rule=\"megatron\", which takes any m", nearest_m(config)};
+            *group == PS_AUTO ? "take rule=\"megatron\", which takes any m"
+                              : "take rule=\"megatron\" without a group, which takes any m",
+            nearest_m(config)};
         return PS_ERR_RULE;
     }
     if (*group != PS_AUTO && *group != config->m / rounds) {
         *fault = (ps_rule_fault){
             "group", *group, "torch's rule makes the group m / max(1, m // p) itself",
-            "take rule=\"megatron\", which takes a group", config->m / rounds};
+            "take rule=\"megatron\", which takes any group that keeps its rule",
+            config->m / rounds};
         return PS_ERR_RULE;
     }
     *group = config->m / rounds;
     return PS_OK;
 }
 
-/* A group that keeps Megatron's rule never does. */
-static int may_deadlock(const ps_config *config)
+static int keeps_rule(const ps_config *config, int64_t group)
 {
-    const int32_t group = config->option[GROUP];
-    const int32_t rest = config->m % group;
-    const int keeps_rule =
-        group == config->m || (group >= config->p && (rest == 0 || rest >= config->p));
-    return config->option[V] > 1 && !keeps_rule;
+    const int64_t rest = config->m % group;
+    return group == config->m || (group >= config->p && (rest == 0 || rest >= config->p));
+}
+
+/* All of m keeps the rule, so that this ends. */
+static int64_t nearest_group(const ps_config *config, int64_t group)
+{
+    for (int64_t distance = 1;; distance++) {
+        if (distance < group && keeps_rule(config, group - distance))
+            return group - distance;
+        if (keeps_rule(config, group + distance))
+            return group + distance;
+    }
+}
+
+/* A group that keeps Megatron's rule never does. */
+static int may_deadlock(const ps_config *config, ps_rule_fault *fault)
+{
+    const int64_t group = config->option[GROUP];
+    if (config->option[V] == 1 || keeps_rule(config, group))
+        return 0;
+    *fault = (ps_rule_fault){"group", group,
+                             "a group must be at least p and leave no remainder of m below p, "
+                             "or be all of m",
+                             NULL, nearest_group(config, group)};
+    return 1;
 }
 
 static ps_status num_stages(const ps_config *config, int64_t *out)

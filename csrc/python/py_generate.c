@@ -99,6 +99,25 @@ static PyObject *raise_size(ps_status status, const ps_config *config)
 }
 
 /* One sentence out of a rule fault. */
+static PyObject *rule_text(const ps_family *family, const ps_rule_fault *fault)
+{
+    PyObject *nearest = PyUnicode_FromString("");
+    if (fault->nearest >= 0 && nearest != NULL)
+        Py_SETREF(nearest, PyUnicode_FromFormat("; %s=%lld works", fault->argument,
+                                                (long long)fault->nearest));
+    if (nearest == NULL)
+        return NULL;
+    PyObject *text =
+        PyUnicode_FromFormat("%s: %s, got %s=%lld%U%s%s", family->name, fault->rule,
+                             fault->argument, (long long)fault->value, nearest,
+                             fault->instead == NULL ? ""
+                             : fault->nearest >= 0  ? ", or "
+                                                    : "; ",
+                             fault->instead == NULL ? "" : fault->instead);
+    Py_DECREF(nearest);
+    return text;
+}
+
 static PyObject *raise_rule(const ps_family *family, ps_status status,
                             const ps_rule_fault *fault)
 {
@@ -108,28 +127,20 @@ static PyObject *raise_rule(const ps_family *family, ps_status status,
         return PyErr_Format(PyExc_ValueError, "%s must be at least %lld, got %lld",
                             fault->argument, (long long)fault->nearest,
                             (long long)fault->value);
-    PyObject *nearest = PyUnicode_FromString("");
-    if (fault->nearest >= 0 && nearest != NULL)
-        Py_SETREF(nearest, PyUnicode_FromFormat("; %s=%lld works", fault->argument,
-                                                (long long)fault->nearest));
-    if (nearest == NULL)
-        return NULL;
-    PyErr_Format(PyExc_ValueError, "%s: %s, got %s=%lld%U%s%s", family->name, fault->rule,
-                 fault->argument, (long long)fault->value, nearest,
-                 fault->instead == NULL ? ""
-                 : fault->nearest >= 0  ? ", or "
-                                        : "; ",
-                 fault->instead == NULL ? "" : fault->instead);
-    Py_DECREF(nearest);
+    PyObject *text = rule_text(family, fault);
+    if (text != NULL)
+        PyErr_SetObject(PyExc_ValueError, text);
+    Py_XDECREF(text);
     return NULL;
 }
 
 PyDoc_STRVAR(
     generate_doc,
     "generate($module, name, p, m, options, /)\n--\n\n"
-    "(ops, offsets, num_stages, num_microbatches, may_deadlock) of a family's schedule. "
+    "(ops, offsets, num_stages, num_microbatches, broken) of a family's schedule. "
     "options has one entry for each of the family's: a whole number (for words: the index), or "
-    "None for the default.");
+    "None for the default. broken is None, or the rule that the options break, so that the "
+    "ranks may wait in a circle.");
 
 static PyObject *generate(PyObject *module, PyObject *args)
 {
@@ -200,12 +211,13 @@ static PyObject *generate(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = ps_family_fill(family, &config, offsets_data, ops_data);
     Py_END_ALLOW_THREADS
-    if (status != PS_OK)
+    if (status != PS_OK) {
         ps_py_raise(status);
-    else
-        result = Py_BuildValue(
-            "(OOiiN)", ops, offsets, (int)num_stages, (int)num_microbatches,
-            PyBool_FromLong(family->may_deadlock != NULL && family->may_deadlock(&config)));
+        goto done;
+    }
+    int broken = family->may_deadlock != NULL && family->may_deadlock(&config, &fault);
+    result = Py_BuildValue("(OOiiN)", ops, offsets, (int)num_stages, (int)num_microbatches,
+                           broken ? rule_text(family, &fault) : Py_NewRef(Py_None));
 done:
     Py_XDECREF(ops);
     Py_DECREF(offsets);
