@@ -47,7 +47,7 @@ def single():
         n = len(schedule)
 
         def check(schedule=schedule):
-            schedule._is_legal = False  # or it would only remember
+            schedule._put("_is_legal", False)  # or it would only remember
             schedule.check()
 
         def starts(line=line):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pipesched._arrays import frozen
+
 __all__ = ["Costs"]
 
 _LINKS = ("free", "serial")
@@ -55,15 +57,13 @@ def _checked(name: str, value: Any, axes: str) -> float | np.ndarray:
         raise ValueError(f"{name} must be finite and not negative, got {array[where]!s}{at}")
     if array.ndim == 0:
         return float(array)
-    array.flags.writeable = False
-    return array
+    return frozen(array)
 
 
 def _frozen(value: float | np.ndarray) -> float | np.ndarray:
     """A computed cost, read-only like the given ones."""
     if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-        return value
+        return frozen(value)
     return float(value)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipesched._arrays import frozen
 from pipesched.check import KINDS
 from pipesched.timeline import Timeline
 
@@ -120,10 +121,8 @@ waited 0 s>
         peak_activations = np.array(simulated.peak_activations)
         self = cls._make(schedule, costs, end, sums, peak_activations, start)
         assert isinstance(self, MeasuredTimeline)
-        for array in (wait, waited):
-            array.flags.writeable = False
-        self._put("wait", wait)
-        self._put("waited", waited)
+        self._put("wait", frozen(wait))
+        self._put("waited", frozen(waited))
         for name, value in facts.items():
             self._put(name, value)
         return self
@@ -136,8 +135,7 @@ waited 0 s>
         """
         found = self._cause
         if found is None:
-            found = _latest_need(self.schedule, self.end)
-            found.flags.writeable = False
+            found = frozen(_latest_need(self.schedule, self.end))
             self._put("_cause", found)
         return found
 

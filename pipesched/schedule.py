@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipesched._arrays import frozen
 from pipesched.check import ScheduleError, check_form
 
 if TYPE_CHECKING:
@@ -85,17 +86,25 @@ class Schedule:
         name: str,
     ) -> Schedule:
         """Take over arrays that this package made itself: no copy, no check."""
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {type(name).__name__}")
         self = object.__new__(cls)
-        for array in (ops, offsets):
-            array.setflags(write=False)
-        # A view of a read-only array cannot be made writeable again by accident.
-        self._ops = ops.view()
-        self._offsets = offsets.view()
-        self._num_stages = num_stages
-        self._num_microbatches = num_microbatches
-        self._name = name
-        self._is_legal = False  # not known yet
+        self._put("_ops", frozen(ops))
+        self._put("_offsets", frozen(offsets))
+        self._put("_num_stages", num_stages)
+        self._put("_num_microbatches", num_microbatches)
+        self._put("_name", name)
+        self._put("_is_legal", False)  # not known yet
         return self
+
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Schedule is immutable: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Schedule is immutable: {name!r} cannot be deleted")
 
     @classmethod
     def from_arrays(
@@ -139,8 +148,6 @@ class Schedule:
         """
         num_stages = _count("num_stages", num_stages)
         num_microbatches = _count("num_microbatches", num_microbatches)
-        if not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {type(name).__name__}")
         own_offsets = _own_offsets(offsets)
         own_ops = _own_ops(ops)
         if own_offsets[-1] != len(own_ops):
@@ -278,7 +285,7 @@ class Schedule:
             from pipesched.check import check
 
             check(self, blocking)
-            self._is_legal = True
+            self._put("_is_legal", True)
         return self
 
     def lower(self) -> Schedule:

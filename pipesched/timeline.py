@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from pipesched._arrays import frozen
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -46,15 +48,13 @@ class _Frozen:
         sums: np.ndarray,
         peak_activations: np.ndarray,
     ) -> None:
-        for array in (sums, peak_activations):
-            array.flags.writeable = False
-        busy, first, last, fixed, peak_memory = sums
+        busy, first, last, fixed, peak_memory = frozen(sums)
         self._put("schedule", schedule)
         self._put("costs", costs)
         self._put("busy", busy)
         self._put("_fixed", fixed)
         self._put("peak_memory", peak_memory)
-        self._put("peak_activations", peak_activations)
+        self._put("peak_activations", frozen(peak_activations))
         # A rank without ops has first = last = 0: it moves neither.
         self._put("makespan", last.max(axis=-1) - first.min(axis=-1))
         self._put("_span", (last - first).max(axis=-1))
@@ -64,6 +64,11 @@ class _Frozen:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name!r} cannot be deleted")
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """What pickle and copy put back, which is frozen too."""
+        for name, value in state[1].items():
+            self._put(name, frozen(value) if isinstance(value, np.ndarray) else value)
 
     def _bubble_fraction(self) -> np.ndarray:
         total = self.schedule.p * np.asarray(self.makespan)
@@ -147,11 +152,8 @@ class Timeline(_Frozen):
         self = object.__new__(cls)
         self._put_sums(schedule, costs, sums, peak_activations)
         self._put("makespan", float(self.makespan))
-        for array in (start, end):
-            if array is not None:
-                array.flags.writeable = False
-        self._put("end", end)
-        self._put("_start", start)
+        self._put("end", frozen(end))
+        self._put("_start", None if start is None else frozen(start))
         self._put("_cause", None)
         return self
 
@@ -199,8 +201,7 @@ class Timeline(_Frozen):
         if found is None:
             from pipesched.simulate import look_back
 
-            found = look_back(self.schedule, self.costs, self.end, cause)
-            found.flags.writeable = False
+            found = frozen(look_back(self.schedule, self.costs, self.end, cause))
             self._put(name, found)
         return found
 
@@ -485,7 +486,7 @@ class Timelines(_Frozen):
     ) -> Timelines:
         self = object.__new__(cls)
         self._put_sums(schedule, costs, sums, peak_activations)
-        self.makespan.flags.writeable = False
+        self._put("makespan", frozen(self.makespan))
         return self
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from pipesched._arrays import frozen
 from pipesched._names import no_such
 from pipesched.schedule import Schedule
 
@@ -214,11 +215,9 @@ def weight_versions(
         for place in ranks:
             most = place.most_held(forward[place.stage], backward[place.stage], batch, rule)
             held[place.stage] = max(held[place.stage], most)
-    for array in (forward, backward, applied_to, per_update, held):
-        array.flags.writeable = False
-    size = np.array(np.broadcast_to(np.asarray(weights, np.float64), (stages,)))
-    size.flags.writeable = False
-    return WeightVersions(schedule, rule, forward, backward, applied_to, per_update, held, size)
+    size = np.broadcast_to(np.asarray(weights, np.float64), (stages,)).copy()
+    arrays = (forward, backward, applied_to, per_update, held, size)
+    return WeightVersions(schedule, rule, *map(frozen, arrays))
 
 
 def _stages_on_ranks(schedule: Schedule) -> Iterator[tuple[int, np.ndarray]]:

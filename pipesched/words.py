@@ -27,7 +27,7 @@ _WIDEST = 60  # characters of a bad cell that an error shows
 
 def parse_rows(rows: Iterable[str | Iterable[str | None]], name: str) -> Schedule:
     """Read rows of words; see `Schedule.from_rows`."""
-    if isinstance(rows, (str, bytes)):
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         raise TypeError(f"rows must be one row for each rank, got one {type(rows).__name__}")
     lines = [_line(r, row) for r, row in enumerate(rows)]
     text = "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")

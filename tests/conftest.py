@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +19,18 @@ settings.register_profile("ci", max_examples=100, **_COMMON)
 settings.register_profile("sanitize", max_examples=15, **_COMMON)
 settings.register_profile("explore", max_examples=500, **{**_COMMON, "derandomize": False})
 settings.load_profile(os.environ.get("PIPESCHED_PROFILE", "dev"))
+
+
+def assert_read_only(array: np.ndarray) -> None:
+    """Nobody can write to an array, nor to those it is a view of."""
+    if array.ndim:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    while isinstance(array, np.ndarray):
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+        array = array.base
 
 
 # Tests that need what is large (torch, a browser) run where their folder is named, which is

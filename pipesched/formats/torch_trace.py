@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from pipesched._arrays import frozen
 from pipesched.costs import Costs
 from pipesched.measured import MeasuredTimeline, StageCost
 from pipesched.schedule import Schedule
@@ -575,8 +576,7 @@ class _Step:
         index: int,
         notes: tuple[str, ...],
     ) -> MeasuredTimeline:
-        offsets = self.offsets / 1e6
-        offsets.flags.writeable = False
+        offsets = frozen(self.offsets / 1e6)
         return MeasuredTimeline._measured(
             self.schedule,
             costs,
