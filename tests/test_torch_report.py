@@ -100,6 +100,13 @@ def test_each_reason_names_its_op(name):
         assert reason.text in str(report)
 
 
+def test_a_file_with_huge_numbers_is_reported_on_at_once():
+    for rows in (["999999999F0 999999999B0"], ["0F999999999 0B999999999"]):
+        report = ps.Schedule.from_rows(rows).torch_report()
+        assert not report.loads
+        assert 1 <= len(report.reasons) <= 100
+
+
 def test_a_good_schedule_has_no_reason():
     report = ps.generate("1f1b", 4, 8).torch_report()
     assert report

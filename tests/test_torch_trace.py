@@ -1,5 +1,6 @@
 """Reading a torch run back: `read_torch_trace` and `compare_timelines`, without torch."""
 
+import contextlib
 import gzip
 import json
 
@@ -351,9 +352,11 @@ def edited(change):
 BAD = {
     "no list of traceEvents": lambda d: d.update(traceEvents=3),
     "no range of an action": lambda d: d.update(traceEvents=[]),
-    "no number in 'ts'": lambda d: d["traceEvents"][0].update(ts="soon"),
+    "in 'ts', but 'soon'": lambda d: d["traceEvents"][0].update(ts="soon"),
     "'dur'": lambda d: d["traceEvents"][0].update(dur=-1.0),
-    "in 'ts'": lambda d: d["traceEvents"][0].update(ts=float("nan")),
+    "in 'ts', but nan": lambda d: d["traceEvents"][0].update(ts=float("nan")),
+    "in 'ts', but 1000": lambda d: d["traceEvents"][0].update(ts=10**400),
+    "in 'ts', but True": lambda d: d["traceEvents"][0].update(ts=True),
     "traces are all of rank 11": lambda d: d.update(distributedInfo={"rank": 11}),
 }
 
@@ -367,7 +370,43 @@ def test_bad_files_are_named(tmp_path, text):
     assert "rank0.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("raw", [b"", b"PK", b"{", b"\x1f\x8bnot gzip", b"\xff\xfe\x00"])
+WORDS = st.sampled_from(
+    ["0F0", "0B0", "1F0", "0F999999999", "(0F1;0B0)OVERLAP_F_B", "x", "0SEND_F0"]
+)
+EVENTS = st.fixed_dictionaries(
+    {"ph": st.sampled_from(["X", "M", 3]), "name": WORDS.map("PP:{}".format) | st.integers()},
+    optional={
+        "ts": st.floats() | st.integers() | st.none() | st.text(max_size=3),
+        "dur": st.floats() | st.integers(0, 9) | st.booleans(),
+        "cat": st.sampled_from(["user_annotation", "gpu_user_annotation", None]),
+    },
+)
+JSON = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(max_size=5) | EVENTS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=10,
+)
+DOCUMENTS = JSON | st.fixed_dictionaries(
+    {"traceEvents": st.lists(EVENTS, max_size=8)},
+    optional={"baseTimeNanoseconds": JSON, "distributedInfo": JSON, "host_name": JSON},
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(DOCUMENTS.map(json.dumps).map(str.encode) | st.binary(), min_size=1, max_size=2))
+def test_any_files_are_read_or_refused(tmp_path_factory, contents):
+    folder = tmp_path_factory.mktemp("any")
+    paths = []
+    for index, content in enumerate(contents):
+        paths.append(folder / f"{index}.json")
+        paths[-1].write_bytes(content)
+    with contextlib.suppress(ValueError):
+        assert ps.read_torch_trace(paths).schedule.check()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[" * 200_000, b"", b"PK", b"{", b"\x1f\x8bnot gzip", b"\xff\xfe\x00"]
+)
 def test_files_that_are_no_traces(tmp_path, raw):
     path = tmp_path / "trace.json"
     path.write_bytes(raw)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipesched.check import KINDS
@@ -23,6 +24,9 @@ __all__ = ["TorchReason", "TorchReport", "torch_report"]
 
 FORWARD, FULL, INPUT, WEIGHT = range(4)
 _FIRST_STAGE_WIDE, _REDUCE_GRAD = 8, 10
+
+#: As many reasons as are told; a file can have one for every op.
+_MOST = 100
 
 #: An op with its place: (rank, position in the rank's ops, stage, micro-batch, kind).
 _Op = tuple[int, int, int, int, int]
@@ -73,7 +77,7 @@ class TorchReport:
         ``"compute_only"`` or, where the schedule holds transfers, ``"compute_comms"``: the format
         that the answer is for, as torch's loader names it.
     reasons : tuple of TorchReason
-        Empty where torch loads and runs it.
+        Empty where torch loads and runs it; the first hundred where there are more.
     notes : tuple of str
         What torch does otherwise than the schedule says, without being wrong.
 
@@ -116,7 +120,7 @@ class TorchReport:
 def torch_report(schedule: Schedule) -> TorchReport:
     """Tell whether torch's runtime loads and runs ``schedule``; see `Schedule.torch_report`."""
     comms = schedule.has_comms
-    reasons = list(_refused(schedule, comms))
+    reasons = list(islice(_refused(schedule, comms), _MOST))
     if not reasons:
         reasons += _run(schedule, comms)
     return TorchReport(

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,9 @@ _RECEIVE = re.compile(r"\w+:recv\b")
 
 # Clocks are read to about a microsecond; what is earlier by less is not earlier.
 _GRAIN = 1.0
+
+# Later than any clock: some 10 million years in nanoseconds.
+_LARGEST = 1e24
 
 _Part = tuple[int, int, str]  # stage, micro-batch, kind
 
@@ -159,20 +163,19 @@ def _read(path: str | os.PathLike[str]) -> _Trace:
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.decompress(raw)
         document = json.loads(raw)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise ValueError(f"{name} is no Chrome trace: {error}") from None
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise ValueError(f"{name} is no Chrome trace: it has no list of traceEvents")
     info = document if isinstance(document, dict) else {}
-    base = info.get("baseTimeNanoseconds", 0)
-    base = base / 1e3 if isinstance(base, (int, float)) and math.isfinite(base) else 0.0
+    base = (_number(info.get("baseTimeNanoseconds")) or 0.0) / 1e3
     distributed = info.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     host = info.get("host_name")
     trace = _Trace(
         name,
-        rank if isinstance(rank, int) else None,
+        rank if isinstance(rank, int) and not isinstance(rank, bool) else None,
         host if isinstance(host, str) else None,
         [],
         [],
@@ -229,14 +232,27 @@ def _parse(text: str) -> tuple[_Part, ...] | None:
     return tuple(parts)
 
 
+def _number(value: object) -> float | None:
+    """A finite number as a float; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < _LARGEST else None
+
+
 def _times(event: dict[str, Any], path: str, base: float) -> tuple[float, float]:
-    start, length = event.get("ts"), event.get("dur", 0)
+    start, length = _number(event.get("ts")), _number(event.get("dur", 0))
     for key, value in (("ts", start), ("dur", length)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{path}: {event['name']} has no number in {key!r}, but {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"{path}: {event['name']} has {value!r} in {key!r}")
+        if value is None:
+            raise ValueError(
+                f"{path}: {event['name']} has no number of microseconds in {key!r}, "
+                f"but {event.get(key)!r}"
+            )
     assert start is not None
+    assert length is not None
     if length < 0:
         raise ValueError(f"{path}: {event['name']} has a negative 'dur', {length!r}")
     return base + start, base + start + length
