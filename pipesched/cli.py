@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from pipesched._names import no_such
 from pipesched.check import ScheduleError
@@ -31,11 +31,11 @@ _FORMATS = ("text", "png", "svg", "html", "trace", "csv", "rows", "json")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status and never raises for bad input."""
-    parser = _parser()
     try:
-        arguments = parser.parse_args(argv)
+        arguments = _parser().parse_args(argv)
         status = arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except ScheduleError as error:
         return _fail(ILLEGAL, error)
@@ -52,9 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(status: int, error: object) -> int:
-    # One line, whatever the message holds; a deadlock's cycle keeps its lines.
-    text = str(error) if status == ILLEGAL else " ".join(str(error).split())
-    print(f"pipesched: {text}", file=sys.stderr)
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    # One line, whatever the message holds.
+    print(f"pipesched: {' '.join(text.split())}", file=sys.stderr)
     return status
 
 
@@ -68,26 +70,27 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _simulate(arguments: argparse.Namespace) -> int:
     schedule = _source(arguments)
-    if arguments.json:
+    kind = _format(arguments)
+    if kind == "json":
         found = _measures(schedule.simulate(_costs(arguments)))
         _write(json.dumps(found, indent=1) + "\n", arguments.output)
     else:
-        _emit(schedule, _costs(arguments), _format(arguments), arguments.output)
+        _emit(schedule, _costs(arguments), kind, arguments.output)
     return OK
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    kind = _report(arguments)
     schedule = _source(arguments)
     try:
         schedule.check(blocking=arguments.blocking)
     except ScheduleError as error:
-        if not arguments.json:
+        if kind != "json":
             raise
-        fault = error.fault
-        found = {"legal": False, "code": fault.code, "rank": fault.rank, "message": str(error)}
+        found = {"legal": False, "message": str(error), **asdict(error.fault)}
         _write(json.dumps(found, indent=1) + "\n", arguments.output)
         return ILLEGAL
-    if arguments.json:
+    if kind == "json":
         text = json.dumps({"legal": True, **_extent(schedule)}, indent=1)
     else:
         text = f"legal: {', '.join(f'{v} {k}' for k, v in _extent(schedule).items())}"
@@ -109,14 +112,18 @@ def _convert(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     from pipesched.compare import compare
 
-    names = arguments.schedules.split(",") if arguments.schedules else None
+    names = None if arguments.schedules is None else arguments.schedules.split(",")
+    kind = _report(arguments, "csv")
     found = compare(
         arguments.p, arguments.m, _costs(arguments), memory=arguments.memory, schedules=names
     )
-    if arguments.json:
-        columns = found.to_dict()
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if kind == "json":
+        rows = [asdict(row) for row in found]
         text = json.dumps({"rows": rows, "left_out": found.left_out}, indent=1)
+    elif kind == "csv":
+        columns = found.to_dict()
+        rows = zip(*columns.values(), strict=True)
+        text = "\n".join(",".join(map(str, row)) for row in [columns, *rows])
     else:
         text = str(found)
     _write(text + "\n", arguments.output)
@@ -127,6 +134,7 @@ def _partition(arguments: argparse.Namespace) -> int:
     from pipesched.formats.pipedream_profile import read_profile
     from pipesched.partition import baselines, partition
 
+    kind = _report(arguments)
     profile = read_profile(arguments.profile)
     workers = _list("--workers", arguments.workers, int)
     bandwidth = _list("--bandwidth", arguments.bandwidth, float)
@@ -139,7 +147,7 @@ def _partition(arguments: argparse.Namespace) -> int:
         compat=arguments.compat,
     )
     others = {} if arguments.compat else baselines(profile, workers, bandwidth)
-    if arguments.json:
+    if kind == "json":
         found = {**_plan(plan), "baselines": [_plan(other) for other in others.values()]}
         text = json.dumps(found, indent=1)
     else:
@@ -157,10 +165,11 @@ def _partition(arguments: argparse.Namespace) -> int:
 def _versions(arguments: argparse.Namespace) -> int:
     from pipesched.versions import weight_versions
 
+    kind = _report(arguments)
     found = weight_versions(
         _source(arguments), arguments.versions_rule, accumulate=arguments.accumulate
     )
-    if arguments.json:
+    if kind == "json":
         text = json.dumps(
             {
                 "rule": found.rule,
@@ -201,12 +210,13 @@ def _list(option: str, text: str, kind: type) -> Any:
 
 
 def _schedules(arguments: argparse.Namespace) -> int:
+    kind = _report(arguments)
     families = list(SCHEDULES.values())
     if arguments.name is not None:
         if arguments.name not in SCHEDULES:
             raise ValueError(no_such("schedule", arguments.name, SCHEDULES))
         families = [SCHEDULES[arguments.name]]
-    if arguments.json:
+    if kind == "json":
         _write(json.dumps([_family(f) for f in families], indent=1) + "\n", arguments.output)
         return OK
     lines = []
@@ -247,26 +257,38 @@ def _source(arguments: argparse.Namespace) -> Schedule:
             raise ValueError(no_such("schedule", source, SCHEDULES))
         raise ValueError("-p, -m and options go with a schedule's name, not with a file")
     if source == "-":
-        return _parse(sys.stdin.buffer.read(), "standard input")
+        if getattr(arguments, "costs", None) == "-":
+            raise ValueError("the schedule and --costs cannot both come from standard input")
+        return _parse(sys.stdin.buffer.read(), "standard input", "standard input")
     if not os.path.exists(source):
         raise ValueError(
             f"{source!r} is neither a file nor a schedule (there are: {', '.join(SCHEDULES)})"
         )
     with open(source, "rb") as stream:
-        return _parse(stream.read(), os.path.splitext(os.path.basename(source))[0])
+        return _parse(stream.read(), os.path.splitext(os.path.basename(source))[0], source)
 
 
-def _parse(content: bytes, name: str) -> Schedule:
+def _parse(content: bytes, name: str, where: str) -> Schedule:
+    """A schedule of that name; what is wrong with the content is said of `where`."""
+    try:
+        return _schedule_of(content, name)
+    except ScheduleError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _schedule_of(content: bytes, name: str) -> Schedule:
     """Rows as JSON (``[["0F0", ...], ...]`` or ``{"name": ..., "rows": ...}``) or torch's CSV."""
     if content.lstrip()[:1] in (b"[", b"{"):
         try:
             found = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{name}: not JSON: {error}") from None
+            raise ValueError(f"not JSON: {error}") from None
         if isinstance(found, dict):
             name, found = str(found.get("name", name)), found.get("rows")
         if not isinstance(found, list):
-            raise ValueError(f"{name}: no list of rows in the JSON")
+            raise ValueError("no list of rows in the JSON")
         return Schedule.from_rows(found, name=name)
     from pipesched.formats.torch_csv import parse_torch_csv
 
@@ -303,6 +325,19 @@ def _costs(arguments: argparse.Namespace) -> Costs | None:
 
 def _extension(output: str | None) -> str:
     return "" if output in (None, "-") else os.path.splitext(str(output))[1].lower()
+
+
+def _report(arguments: argparse.Namespace, *more: str) -> str:
+    """The format of a command that writes words and numbers: text, json, or one of `more`."""
+    extension = _extension(arguments.output)[1:]
+    if arguments.json or extension == "json":
+        return "json"
+    if extension in more:
+        return extension
+    if extension in ("csv", "html", "png", "svg"):
+        allowed = ", ".join(["text", "json", *more])
+        raise ValueError(f"this command writes {allowed}, but the output is {arguments.output!r}")
+    return "text"
 
 
 def _format(arguments: argparse.Namespace) -> str:
@@ -349,24 +384,37 @@ def _emit(schedule: Schedule, costs: Costs | None, kind: str, output: str | None
     elif kind == "svg":
         from pipesched.draw.svg import render as svg
 
-        _write(svg(timeline) + "\n", output)
+        _write(_ascii(svg(timeline)) + "\n", output)
     elif kind == "html":
         from pipesched.draw.svg import page
 
-        _write(page(timeline), output)
+        _write(_ascii(page(timeline)), output)
     elif kind == "trace":
         from pipesched.formats.chrome_trace import write
 
-        write(timeline, sys.stdout if output is None or output == "-" else output)
+        write(timeline, _stdout() if output is None or output == "-" else output)
     else:
         from pipesched.draw.plot import save
 
-        save(timeline, sys.stdout.buffer if output is None or output == "-" else output)
+        save(timeline, _stdout().buffer if output is None or output == "-" else output)
+
+
+def _stdout() -> TextIO:
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
+    return sys.stdout
+
+
+def _ascii(markup: str) -> str:
+    """SVG or HTML that is the same in every encoding that a terminal or a pipe may have."""
+    return markup.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def _write(text: str, output: str | None) -> None:
     if output is None or output == "-":
-        sys.stdout.write(text)
+        # A character that standard output cannot take (of a name) is written as its number.
+        stream = _stdout()
+        stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
         return
     with open(output, "w", encoding="utf-8", newline="") as stream:
         stream.write(text)
@@ -500,7 +548,7 @@ def _parser() -> argparse.ArgumentParser:
     for made in (show, simulate, convert):
         add_costs(made)
         add_format(made)
-    for made in (show, simulate, check, compare, cut, versions, schedules):
+    for made in (show, simulate, convert, check, compare, cut, versions, schedules):
         add_json(made)
     check.add_argument(
         "--blocking", action="store_true", help="a send waits until its receive is reached"

@@ -43,12 +43,14 @@ class ComparisonRow:
         model: a chunk of a rank that holds v chunks counts 1/v, a split of a micro-batch in
         k counts 1/k.
     peak_memory : float
-        Bytes of the fullest rank, weights included.
+        Bytes of the fullest rank, weights included (one copy a stage, for ``pipedream`` too:
+        the costs do not say how much of `static` a stashed version takes).
     weights : int
         Copies of the model's weights over all ranks: 2 for bidirectional schedules, and for
         ``pipedream`` the versions that its fullest rank stashes.
     transfers : int
-        Activations and gradients sent between ranks in one step.
+        Communication volume: activations and gradients sent between ranks in one step, counted
+        in those of a whole micro-batch at a boundary (a split in k counts 1/k).
     speedup : float
         1F1B's makespan over this one's.
 
@@ -91,7 +93,7 @@ class Comparison(Sequence[ComparisonRow]):
     >>> print(ps.compare(2, 2, schedules=["1f1b", "dualpipe"]))  # doctest: +ELLIPSIS
     schedule  makespan  bubble_fraction ...
     1f1b             9           0.3333 ...
-    left out: dualpipe: dualpipe: ...
+    left out: dualpipe: ...
     """
 
     def __init__(
@@ -245,7 +247,7 @@ def compare(
         try:
             schedule = generate(name, p, m).check()
         except ValueError as error:  # a rule of the family, or (ScheduleError) a deadlock
-            left_out[name] = str(error)
+            left_out[name] = str(error).removeprefix(f"{name}: ")
             continue
         share = max(schedule.num_stages // schedule.p, 1)
         pieces = schedule.num_microbatches // operator.index(m)
@@ -258,12 +260,12 @@ def compare(
             )
             continue
         timelines[name] = timeline
-        rows.append(_row(timeline, share * pieces, base.makespan))
+        rows.append(_row(timeline, share, pieces, base.makespan))
     rows.sort(key=lambda row: (row.makespan, row.peak_memory))
     return Comparison(rows, left_out, timelines)
 
 
-def _row(timeline: Timeline, pieces: int, base: float) -> ComparisonRow:
+def _row(timeline: Timeline, share: int, pieces: int, base: float) -> ComparisonRow:
     schedule = timeline.schedule
     held = sum(len(stages) for stages in schedule.placement)
     weights = max(round(held / schedule.num_stages), 1)
@@ -275,10 +277,10 @@ def _row(timeline: Timeline, pieces: int, base: float) -> ComparisonRow:
         bubble_fraction=timeline.bubble_fraction,
         bubble_ratio=timeline.bubble_ratio,
         span_bubble=timeline.span_bubble,
-        peak_activations=float(timeline.peak_activations.max()) / pieces,
+        peak_activations=float(timeline.peak_activations.max()) / (share * pieces),
         peak_memory=float(timeline.peak_memory.max()),
         weights=weights,
-        transfers=_transfers(schedule),
+        transfers=_transfers(schedule) // pieces,
         speedup=base / timeline.makespan if timeline.makespan else 1.0,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,7 +233,7 @@ class Schedule:
     def placement(self) -> tuple[tuple[int, ...], ...]:
         """The stages of each rank, ascending: those whose forwards stand there."""
         return tuple(
-            tuple(np.unique(ops["stage"][ops["kind"] == 0]).tolist())
+            tuple(np.flatnonzero(np.bincount(ops["stage"][ops["kind"] == 0])).tolist())
             for ops in (self[rank] for rank in range(self.p))
         )
 
@@ -485,6 +484,8 @@ class Schedule:
         try:
             return self.simulate()._repr_html_()
         except ScheduleError:
+            from html import escape
+
             return f"<pre>{escape(str(self))}</pre>"
 
     def __repr__(self) -> str:

@@ -35,6 +35,30 @@ def test_one_named_track_a_rank():
     assert names == {0: "rank 0", 1: "rank 1", 2: "rank 2"}
 
 
+@pytest.mark.parametrize("name", list(ps.SCHEDULES))
+def test_every_event_has_the_fields_of_its_phase(name):
+    """Trace Event Format: what each phase needs; times are numbers and not negative."""
+    found = trace(ps.generate(name, 4, 8).lower().simulate(ps.Costs(transfer=0.25)))
+    needs = {
+        "M": {"ph", "pid", "tid", "name", "args"},
+        "X": {"ph", "pid", "tid", "name", "cat", "ts", "dur"},
+        "s": {"ph", "pid", "tid", "name", "cat", "ts", "id"},
+        "f": {"ph", "pid", "tid", "name", "cat", "ts", "id", "bp"},
+        "C": {"ph", "pid", "tid", "name", "ts", "args"},
+    }
+    assert set(found) <= set(needs)
+    for phase, events in found.items():
+        for event in events:
+            assert set(event) == needs[phase]
+            assert min(event.get("ts", 0), event.get("dur", 0)) >= 0
+    # Perfetto takes process 0 for the system's idle one, and a thread with its process' number
+    # for the main thread, which it shows first.
+    pids = {event["pid"] for events in found.values() for event in events}
+    tids = {event["tid"] for events in found.values() for event in events}
+    assert len(pids) == 1
+    assert not pids & (tids | {0})
+
+
 @pytest.mark.parametrize("name", ["1f1b", "zb-v"])
 def test_flows_start_and_end_inside_the_ops_they_join(name):
     timeline = ps.generate(name, 4, 8).simulate(ps.Costs(transfer=0.25))

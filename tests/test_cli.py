@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import ROOT
@@ -94,6 +96,19 @@ def test_check(capsys, tmp_path, schedule_file):
     assert json.loads(out)["rank"] == 1
 
 
+def test_check_tells_the_whole_fault_as_json(capsys, tmp_path):
+    stuck = tmp_path / "stuck.csv"
+    stuck.write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
+    status, out, err = run(capsys, "check", str(stuck))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    found = json.loads(run(capsys, "check", str(stuck), "--json")[1])
+    assert (found["code"], found["rank"], found["position"], found["op"]) == (
+        "deadlock", 0, 1, "0B0",
+    )  # fmt: skip
+    assert found["cycle"] == [[0, 1, "0B0"], [1, 0, "1F1"]]
+    assert found["message"] in err
+
+
 def test_simulate_with_costs(capsys, tmp_path, schedule_file):
     costs = tmp_path / "costs.json"
     costs.write_text('{"forward": [1, 3], "transfer": 0.5, "note": "made up"}')
@@ -129,6 +144,52 @@ def test_compare(capsys):
     assert "vs 1f1b" in out
     status, out, _ = run(capsys, "compare", "-p", "4", "-m", "8", "--schedules", "1f1b", "--json")
     assert json.loads(out)["rows"][0]["makespan"] == 33
+
+
+def test_the_output_tells_the_format_of_a_report(capsys, tmp_path, schedule_file):
+    for argv in (["compare", "-p", "2", "-m", "4"], ["check", schedule_file], ["schedules"],
+                 ["simulate", schedule_file], ["versions", "stash", schedule_file]):  # fmt: skip
+        by_name, text = tmp_path / "a.json", tmp_path / "a.txt"
+        assert run(capsys, *argv, "-o", str(by_name))[0] == 0
+        assert by_name.read_text() == run(capsys, *argv, "--json")[1]
+        assert run(capsys, *argv, "-o", str(text))[0] == 0
+        assert text.read_text() == run(capsys, *argv)[1]
+    table = tmp_path / "a.csv"
+    assert run(capsys, "compare", "-p", "2", "-m", "4", "-o", str(table))[0] == 0
+    head, *rows = (line.split(",") for line in table.read_text().splitlines())
+    found = ps.compare(2, 4)
+    assert head == list(found.to_dict())
+    assert [row[0] for row in rows] == [row.name for row in found]
+    assert [float(row[1]) for row in rows] == [row.makespan for row in found]
+    status, _, err = run(capsys, "check", schedule_file, "-o", str(tmp_path / "a.png"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "this command writes text, json" in err
+
+
+def test_convert_to_json_and_back(capsys, tmp_path, schedule_file):
+    path = tmp_path / "a.json"
+    path.write_text(run(capsys, "convert", schedule_file, "--json")[1])
+    assert run(capsys, "convert", str(path))[1] == FILE
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_name_in_any_encoding(tmp_path, encoding):
+    (tmp_path / "日本 é.csv").write_text(FILE)
+    for format in ("text", "svg", "html", "json", "rows", "csv", "trace"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pipesched", "show", "日本 é.csv", "--format", format],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        text = done.stdout.decode(encoding)
+        shown = {"text": "日本 é" if encoding == "utf-8" else "\\u65e5\\u672c \\xe9",
+                 "svg": "&#26085;&#26412; &#233;", "html": "&#26085;&#26412; &#233;",
+                 "csv": "0F0"}  # fmt: skip
+        assert shown.get(format, "\\u65e5\\u672c \\u00e9") in text
 
 
 PROFILE = """node1 -- Conv -- forward_compute_time=10.000, backward_compute_time=20.000, \
@@ -202,6 +263,8 @@ def test_schedules(capsys):
         (["show", "1f1b", "-p", "2", "-m", "4", "-o", "a.bmp"], "cannot tell a format"),
         (["show", "1f1b", "-p", "2", "-m", "4", "-o", "no/such/folder/a.svg"], "No such file"),
         (["show", "1f1b", "-p", "2", "-m", "4", "--costs", "none.json"], "No such file"),
+        (["show", "tests"], "tests: Is a directory"),
+        (["compare", "-p", "2", "-m", "4", "--schedules", ""], "no schedule is named ''"),
         (["compare", "-p", "2", "-m", "4", "--schedules", "x"], "no schedule is named 'x'"),
         (["schedules", "x"], "no schedule is named 'x'"),
     ],
@@ -243,7 +306,14 @@ def test_bad_files(capsys, tmp_path, text, says):
     status, out, err = run(capsys, "show", str(path))
     assert (status, out) == (2, "")
     assert says in err
+    assert err.startswith(f"pipesched: {path}: ")
     assert err.count("\n") == 1
+
+
+def test_one_standard_input_for_two(capsys):
+    status, _, err = run(capsys, "show", "-", "--costs", "-")
+    assert status == 2
+    assert "cannot both come from standard input" in err
 
 
 def test_binary_files(capsys, tmp_path):
@@ -292,6 +362,41 @@ def test_a_closed_pipe_is_quiet():
     os.close(reader)
     _, err = process.communicate(timeout=60)
     assert err == b""
+
+
+def test_a_small_picture_loads_nothing_slow(run_python):
+    out = run_python(
+        "import sys; from pipesched.cli import main\nmain(['show', '1f1b', '-p', '4', '-m', '8'])\n"
+        "print(sorted(sys.modules.keys() & {'numpy.ma', 'concurrent.futures', 'difflib', 'hashlib',"
+        " 'logging', 'matplotlib', 'pipesched.compare', 'pipesched.partition', 'html.entities'}))"
+    )
+    assert out.endswith("\n[]\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and closed descriptors are POSIX's")
+def test_ctrl_c_is_quiet():
+    command = [sys.executable, "-c", "import sys; from pipesched.cli import main\n"
+               "print('ready', flush=True)\nsys.exit(main())",
+               "compare", "-p", "64", "-m", "4000"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(0.5)  # it is at work
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and closed descriptors are POSIX's")
+@pytest.mark.parametrize("format", ["text", "trace", "png"])
+def test_a_closed_standard_output_is_said(format):
+    command = [sys.executable, "-m", "pipesched", "show", "1f1b", "-p", "2", "-m", "2"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command, "--format", format],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, b"pipesched: standard output is closed\n")
 
 
 def test_the_installed_command(tmp_path):

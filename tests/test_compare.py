@@ -44,6 +44,11 @@ def test_interleaving_halves_the_bubble_and_costs_transfers():
     assert dealt.transfers == 2 * 8 * 7
 
 
+def test_splits_of_micro_batches_send_no_more():
+    rows = {row.name: row for row in ps.compare(4, 8, schedules=["1f1b", "seq-1f1b"])}
+    assert rows["seq-1f1b"].transfers == rows["1f1b"].transfers == 2 * 8 * 3
+
+
 def test_weights_count_copies():
     rows = {row.name: row.weights for row in ps.compare(4, 8)}
     assert rows["1f1b"] == rows["zb-v"] == rows["interleaved-1f1b"] == 1
@@ -57,6 +62,7 @@ def test_what_is_left_out_says_why():
     assert "m" in found.left_out["dualpipe"]
     assert "dualpipe" not in found.to_dict()["name"]
     assert "left out: dualpipe:" in str(found)
+    assert "dualpipe: dualpipe" not in str(found)
 
 
 def test_memory_leaves_out_what_does_not_fit():

@@ -24,6 +24,7 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 _BLOCK = 1 << 14  # ops turned into text at a time: bounds the memory
 _LETTERS = ("F", "B", "I", "W")
+_CATEGORIES = ("forward", "backward", "backward-input", "backward-weight")
 _F, _B, _I = 0, 1, 2
 
 
@@ -51,16 +52,23 @@ def _write_events(timeline: Timeline, stream: TextIO, scale: float) -> None:
     stream.write("\n]}\n")
 
 
+def _process(timeline: Timeline) -> int:
+    """The process number: not 0, which Perfetto takes for the idle process of the system, and not
+    that of a thread, which Perfetto would take for the main one and show before all others.
+    """
+    return timeline.schedule.p
+
+
 def _metadata(timeline: Timeline) -> str:
-    name = json.dumps(timeline.schedule.name)
-    lines = [f'{{"ph":"M","pid":0,"name":"process_name","args":{{"name":{name}}}}}']
+    name, pid = json.dumps(timeline.schedule.name), _process(timeline)
+    lines = [f'{{"ph":"M","pid":{pid},"tid":0,"name":"process_name","args":{{"name":{name}}}}}']
     for rank in range(timeline.schedule.p):
         lines.append(
-            f'{{"ph":"M","pid":0,"tid":{rank},"name":"thread_name",'
+            f'{{"ph":"M","pid":{pid},"tid":{rank},"name":"thread_name",'
             f'"args":{{"name":"rank {rank}"}}}}'
         )
         lines.append(
-            f'{{"ph":"M","pid":0,"tid":{rank},"name":"thread_sort_index",'
+            f'{{"ph":"M","pid":{pid},"tid":{rank},"name":"thread_sort_index",'
             f'"args":{{"sort_index":{rank}}}}}'
         )
     return ",\n".join(lines)
@@ -73,7 +81,7 @@ def _ranks(timeline: Timeline) -> np.ndarray:
 
 def _slices(timeline: Timeline, scale: float) -> Iterator[str]:
     """A complete event ("X") per compute op; an overlapped pair is one slice."""
-    ops, ranks = timeline.schedule.ops, _ranks(timeline)
+    ops, ranks, pid = timeline.schedule.ops, _ranks(timeline), _process(timeline)
     second = np.zeros(len(ops), dtype=bool)
     second[1:] = ops["fuse"][:-1] != 0
     wanted = np.flatnonzero((ops["kind"] < len(_LETTERS)) & ~second)
@@ -90,12 +98,13 @@ def _slices(timeline: Timeline, scale: float) -> Iterator[str]:
             length.tolist(),
             strict=True,
         ):
-            name = f"{s}{_LETTERS[k]}{j}"
+            name, category = f"{s}{_LETTERS[k]}{j}", _CATEGORIES[k]
             if fuse:
                 s2, j2, k2, _ = ops[i + 1].item()
-                name = f"{name} & {s2}{_LETTERS[k2]}{j2}"
+                name, category = f"{name} & {s2}{_LETTERS[k2]}{j2}", "overlap"
             lines.append(
-                f',\n{{"ph":"X","pid":0,"tid":{r},"ts":{t!r},"dur":{d!r},"name":"{name}"}}'
+                f',\n{{"ph":"X","pid":{pid},"tid":{r},"ts":{t!r},"dur":{d!r},"name":"{name}",'
+                f'"cat":"{category}"}}'
             )
         yield "".join(lines)
 
@@ -125,15 +134,15 @@ def _producers(timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
 def _flows(timeline: Timeline, scale: float) -> Iterator[str]:
     """An arrow (an "s" and an "f" event) from the end of each producer to its consumer."""
     producer, consumer = _producers(timeline)
-    ranks = _ranks(timeline)
+    ranks, pid = _ranks(timeline), _process(timeline)
     start, end = timeline.start, timeline.end
     for at in range(0, len(producer), _BLOCK):
         a, b = producer[at : at + _BLOCK], consumer[at : at + _BLOCK]
         # Inside the producer's slice: at its very end the next slice has begun.
         leave = (end[a] - (end[a] - start[a]) * 1e-3) * scale
         lines = [
-            f',\n{{"ph":"s","pid":0,"tid":{ra},"ts":{ta!r},"id":{n},"name":"dep","cat":"dep"}}'
-            f',\n{{"ph":"f","bp":"e","pid":0,"tid":{rb},"ts":{tb!r},"id":{n},'
+            f',\n{{"ph":"s","pid":{pid},"tid":{ra},"ts":{ta!r},"id":{n},"name":"dep","cat":"dep"}}'
+            f',\n{{"ph":"f","bp":"e","pid":{pid},"tid":{rb},"ts":{tb!r},"id":{n},'
             f'"name":"dep","cat":"dep"}}'
             for n, ra, ta, rb, tb in zip(
                 range(at, at + len(a)),
@@ -149,12 +158,13 @@ def _flows(timeline: Timeline, scale: float) -> Iterator[str]:
 
 def _memory(timeline: Timeline, scale: float) -> Iterator[str]:
     """A counter event ("C") wherever the bytes that a rank holds change."""
+    pid = _process(timeline)
     for rank in range(timeline.schedule.p):
         times, held = timeline.memory_profile(rank)
         for at in range(0, len(times), _BLOCK):
             yield "".join(
-                f',\n{{"ph":"C","pid":0,"name":"bytes held, rank {rank}","ts":{t!r},'
-                f'"args":{{"bytes":{b!r}}}}}'
+                f',\n{{"ph":"C","pid":{pid},"tid":{rank},"name":"bytes held, rank {rank}",'
+                f'"ts":{t!r},"args":{{"bytes":{b!r}}}}}'
                 for t, b in zip(
                     (np.asarray(times[at : at + _BLOCK]) * scale).tolist(),
                     np.asarray(held[at : at + _BLOCK]).tolist(),

@@ -45,7 +45,11 @@ def read_costs(path: str | PathLike[str] | TextIO) -> Costs:
     """
     where = str(path) if isinstance(path, (str, PathLike)) else "costs"
     with reading(path) as stream:
-        return _parse(stream.read(), where)
+        try:
+            text = stream.read()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{where}: not text in UTF-8: {error}") from None
+    return _parse(text, where)
 
 
 def write_costs(costs: Costs, path: str | PathLike[str] | TextIO, note: str | None = None) -> None:
