@@ -122,8 +122,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         text = json.dumps({"rows": rows, "left_out": found.left_out}, indent=1)
     elif kind == "csv":
         columns = found.to_dict()
-        rows = zip(*columns.values(), strict=True)
-        text = "\n".join(",".join(map(str, row)) for row in [columns, *rows])
+        lines = [columns, *zip(*columns.values(), strict=True)]
+        text = "\n".join(",".join(map(str, line)) for line in lines)
     else:
         text = str(found)
     _write(text + "\n", arguments.output)
