@@ -243,9 +243,9 @@ class _Drawing:
         label = self._label(box) if labelled else ""
         if not label:
             return fillings[kind] * width
-        if len(label) <= width:
-            return label + fillings[kind] * (width - len(label))
-        return label[0] + fillings[kind] * (width - 1)
+        if len(label) > width:  # the kinds alone: F, or F/B of a pair
+            label = "/".join(word[0] for word in label.split("/"))
+        return (label if len(label) <= width else label[0]).ljust(width, fillings[kind])
 
     def _coloured(self, box: int, width: int, labelled: bool) -> str:
         """A box in the colour of its kind; an overlapped pair shows both, half and half."""

@@ -165,6 +165,12 @@ def test_overlapped_pairs_are_one_box():
     assert "a/b overlapped pair" in drawing
 
 
+def test_a_narrow_pair_shows_its_kinds():
+    rows = rows_of(render(ps.generate("dualpipe", 8, 100).simulate(), Terminal(90, False, False)))
+    assert re.search(r"F8/B54", rows[0])
+    assert re.search(r"F/B-", rows[8])  # F10/B56 has no room
+
+
 def test_communication_takes_no_column():
     schedule = ps.generate("1f1b", 2, 3)
     assert rows_of(render(schedule.lower().simulate(), PLAIN)) == rows_of(
