@@ -4,11 +4,12 @@
     python examples/closed_loop.py --ranks 4       more ranks than this machine may have cores
     python examples/closed_loop.py --sleep         stages that sleep for calibrated times
 
-A model with uneven layers is profiled in this process, cut evenly and balanced, and each cut is
-trained under several schedules by torch's pipeline runtime, one process a rank (gloo).  Before
-each run its time is predicted from the profile; afterwards the traces of its ranks tell what
-happened.  With `--sleep` the layers do not compute but sleep, so that ranks do not take each
-other's cores: a clean check of the prediction on any machine.
+A model with uneven layers is profiled by all ranks at once, so that the profile knows what sharing
+a machine costs; it is cut evenly and balanced, and each cut is trained under several schedules by
+torch's pipeline runtime, one process a rank (gloo).  Each run's time is predicted from the
+profile; afterwards the traces of its ranks tell what happened.  With `--sleep` the layers do not
+compute but sleep, so that ranks do not take each other's cores: a clean check of the prediction
+on any machine.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -108,10 +111,25 @@ def measured_link(tensor: torch.Tensor, rounds: int = 20) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def rank_main(folder: Path) -> None:
-    torch.set_num_threads(1)
+def profile_rank(folder: Path) -> None:
+    """Profile the model while the other ranks do."""
     plan = json.loads((folder / "plan.json").read_text())
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    batch, target = make_batch(plan["sleep"], plan["size"])
+    dist.barrier()
+    profile = pipesched.torch.profile(
+        make_model(plan["sleep"]),
+        batch,
+        loss_fn=make_loss(plan["sleep"]),
+        target=target,
+        repeats=20,
+    )
+    ps.write_profile(profile, folder / f"profile-rank{dist.get_rank()}.json")
+    dist.barrier()
+
+
+def train_rank(folder: Path) -> None:
+    """Measure the link, and train each run of the plan under the profiler."""
+    plan = json.loads((folder / "plan.json").read_text())
     rank, sleep, m = dist.get_rank(), plan["sleep"], plan["m"]
     batch, target = make_batch(sleep, m * plan["size"])
     sample = batch[: plan["size"]]
@@ -143,18 +161,17 @@ def rank_main(folder: Path) -> None:
                 optimizer.step()
                 profiler.step()
         dist.barrier()
-    dist.destroy_process_group()
 
 
-def train(folder: Path, ranks: int) -> None:
-    """Run the plan in the folder, one process a rank."""
+def launch(phase: str, folder: Path, ranks: int) -> None:
+    """Run a phase of the plan in the folder, one process a rank."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(ranks), __file__, "--rank-of", str(folder)]
+    command += ["--nproc-per-node", str(ranks), __file__, "--phase", phase, "--folder", str(folder)]
     done = subprocess.run(
         command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
     )
     if done.returncode:
-        sys.exit(f"the training failed:\n{done.stdout}\n{done.stderr}")
+        sys.exit(f"the ranks failed ({phase}):\n{done.stdout}\n{done.stderr}")
 
 
 # ---- the loop ----------------------------------------------------------------------------------
@@ -169,10 +186,13 @@ def main() -> None:
     parser.add_argument("--schedules", nargs="+", default=SCHEDULES, metavar="NAME")
     parser.add_argument("--sleep", action="store_true", help="layers that sleep, not compute")
     parser.add_argument("--folder", type=Path, help="keep profile, plan and traces here")
-    parser.add_argument("--rank-of", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--phase", choices=["profile", "train"], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.rank_of:
-        rank_main(options.rank_of)
+    if options.phase:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+        (profile_rank if options.phase == "profile" else train_rank)(options.folder)
+        dist.destroy_process_group()
         return
     if options.folder is None:
         with tempfile.TemporaryDirectory() as folder:
@@ -182,19 +202,24 @@ def main() -> None:
         loop(options, options.folder)
 
 
+def together(profiles: list[ps.Profile]) -> ps.Profile:
+    """One profile of the medians over the ranks."""
+    layers = []
+    for same in zip(*(profile.layers for profile in profiles), strict=True):
+        times = {
+            name: median(getattr(layer, name) for layer in same)
+            for name in ("forward", "backward", "backward_input", "backward_weight")
+        }
+        layers.append(replace(same[0], **times))
+    return ps.Profile(layers, name="closed loop")
+
+
 def loop(options: argparse.Namespace, folder: Path) -> None:
     p, m = options.ranks, options.microbatches
-    torch.set_num_threads(1)
-    model = make_model(options.sleep)
-    batch, target = make_batch(options.sleep, options.size)
-    profile = pipesched.torch.profile(
-        model,
-        batch,
-        loss_fn=make_loss(options.sleep),
-        target=target,
-        repeats=20,
-        name="closed loop",
-    )
+    plan: dict = {"sleep": options.sleep, "m": m, "size": options.size}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    launch("profile", folder, p)
+    profile = together([ps.read_profile(folder / f"profile-rank{rank}.json") for rank in range(p)])
     ps.write_profile(profile, folder / "profile.json")
     print(profile, end="\n\n")
 
@@ -205,10 +230,9 @@ def loop(options: argparse.Namespace, folder: Path) -> None:
             cuts = ps.partition_balanced(profile, schedule.num_stages, split=split).cuts
             runs.append({"name": name, "split": split, "cuts": cuts, "rows": schedule.rows()})
             schedules.append(schedule)
-    plan = {"sleep": options.sleep, "m": m, "size": options.size, "runs": runs}
-    plan |= {"steps": options.steps, "warmup": 2}
+    plan |= {"runs": runs, "steps": options.steps, "warmup": 2}
     (folder / "plan.json").write_text(json.dumps(plan))
-    train(folder, p)
+    launch("train", folder, p)
     link = json.loads((folder / "link.json").read_text())
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
