@@ -424,3 +424,10 @@ def test_threads_make_the_same():
     for thread in threads:
         thread.join()
     assert made == [expected] * 8
+
+
+def test_p_and_m_are_asked_for():
+    with pytest.raises(TypeError, match=r"needs m \(micro-batches\), and got none"):
+        ps.generate("1f1b", 4)
+    with pytest.raises(TypeError, match=r"needs p \(ranks\), and got none"):
+        ps.generate("1f1b", m=4)
