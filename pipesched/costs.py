@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from numbers import Real
 from typing import Any
 
@@ -44,6 +45,8 @@ def _number_array(name: str, value: Any) -> np.ndarray:
 
 def _checked(name: str, value: Any, axes: str) -> float | np.ndarray:
     """A cost as the attribute keeps it: a float, or a read-only array of one or two axes."""
+    if type(value) in (int, float) and 0 <= value <= sys.float_info.max:
+        return float(value) + 0.0  # almost every cost: no array is made of it
     array = _number_array(name, value)
     if array.ndim > 2:
         raise ValueError(
@@ -91,17 +94,15 @@ def _finite(name: str, value: float | np.ndarray) -> float | np.ndarray:
     return value
 
 
-def _along(name: str, value: float | np.ndarray, length: int, axes: str) -> np.ndarray:
-    """The value as an array whose last axis has ``length`` entries."""
-    array = np.asarray(value)
-    if array.ndim == 0:
-        return np.broadcast_to(array, (length,))
-    given = array.shape[-1]
-    if given == length:
-        return array
-    if array.ndim == 2 and given == 1:
-        return np.broadcast_to(array, (array.shape[0], length))
-    raise ValueError(f"{name} must have {length} entries ({axes}) for this schedule, got {given}")
+def _check_length(name: str, value: float | np.ndarray, length: int, axes: str) -> None:
+    """Raise ValueError where the value does not fill a last axis of ``length`` entries."""
+    if not isinstance(value, np.ndarray) or value.shape[-1] == length:
+        return
+    given = value.shape[-1]
+    if value.ndim == 1 or given != 1:
+        raise ValueError(
+            f"{name} must have {length} entries ({axes}) for this schedule, got {given}"
+        )
 
 
 class Costs:
@@ -395,26 +396,28 @@ class Costs:
             if operator.index(given) < 1:
                 raise ValueError(f"{count} must be at least 1, got {given}")
 
-        def stack(names: tuple[str, ...], length: int, axes: str) -> np.ndarray:
-            rows = [_along(name, getattr(self, name), length, axes) for name in names]
-            if self.batch is not None:
-                rows = [np.broadcast_to(row, (self.batch, length)) for row in rows]
-            return np.ascontiguousarray(np.stack(rows, axis=-2))
+        batch = () if self.batch is None else (self.batch,)
+
+        def stack(names: tuple[str, ...], length: int, axes: str, beyond: int = 0) -> np.ndarray:
+            table = np.zeros((*batch, len(names), length + beyond))
+            for i, name in enumerate(names):
+                value = getattr(self, name)
+                _check_length(name, value, length, axes)
+                table[..., i, :length] = value
+            return table
+
+        def row(name: str, length: int, axes: str) -> np.ndarray | None:
+            if getattr(self, name) is None:
+                return None
+            return stack((name,), length, axes).reshape(*batch, length)
 
         stages = (num_stages, _PER_STAGE)
-        onward = stack(("transfer", "transfer_backward"), num_stages - 1, _PER_BOUNDARY)
-        none_after_last = np.zeros((*onward.shape[:-1], 1))
-        overlap = scale = None
-        if self.overlap is not None:
-            overlap = np.ascontiguousarray(stack(("overlap",), *stages)[..., 0, :])
-        if self.microbatch_scale is not None:
-            scale = stack(("microbatch_scale",), num_microbatches, _PER_MICROBATCH)
-            scale = np.ascontiguousarray(scale[..., 0, :])
+        boundaries = (num_stages - 1, _PER_BOUNDARY)
         return {
             "times": stack(("forward", "backward", "backward_input", "backward_weight"), *stages),
-            "overlap": overlap,
-            "transfers": np.ascontiguousarray(np.concatenate([onward, none_after_last], axis=-1)),
-            "scale": scale,
+            "overlap": row("overlap", *stages),
+            "transfers": stack(("transfer", "transfer_backward"), *boundaries, beyond=1),
+            "scale": row("microbatch_scale", num_microbatches, _PER_MICROBATCH),
             "memory": stack(("activation", "activation_kept", "static"), *stages),
         }
 
