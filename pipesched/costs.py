@@ -271,7 +271,7 @@ class Costs:
     def _batch_size(self) -> int | None:
         sizes = {
             name: value.shape[0]
-            for name, value in self._numbers()
+            for name, value in self._arguments().items()
             if isinstance(value, np.ndarray) and value.ndim == 2
         }
         if not sizes:
@@ -396,29 +396,32 @@ class Costs:
             if operator.index(given) < 1:
                 raise ValueError(f"{count} must be at least 1, got {given}")
 
+        for name, value in self._arguments().items():  # what is given, not what follows from it
+            if name.startswith("transfer"):
+                _check_length(name, value, num_stages - 1, _PER_BOUNDARY)
+            elif name == "microbatch_scale":
+                _check_length(name, value, num_microbatches, _PER_MICROBATCH)
+            else:
+                _check_length(name, value, num_stages, _PER_STAGE)
         batch = () if self.batch is None else (self.batch,)
 
-        def stack(names: tuple[str, ...], length: int, axes: str, beyond: int = 0) -> np.ndarray:
+        def stack(*names: str, length: int = num_stages, beyond: int = 0) -> np.ndarray:
             table = np.zeros((*batch, len(names), length + beyond))
             for i, name in enumerate(names):
-                value = getattr(self, name)
-                _check_length(name, value, length, axes)
-                table[..., i, :length] = value
+                table[..., i, :length] = getattr(self, name)
             return table
 
-        def row(name: str, length: int, axes: str) -> np.ndarray | None:
+        def row(name: str, length: int) -> np.ndarray | None:
             if getattr(self, name) is None:
                 return None
-            return stack((name,), length, axes).reshape(*batch, length)
+            return stack(name, length=length).reshape(*batch, length)
 
-        stages = (num_stages, _PER_STAGE)
-        boundaries = (num_stages - 1, _PER_BOUNDARY)
         return {
-            "times": stack(("forward", "backward", "backward_input", "backward_weight"), *stages),
-            "overlap": row("overlap", *stages),
-            "transfers": stack(("transfer", "transfer_backward"), *boundaries, beyond=1),
-            "scale": row("microbatch_scale", num_microbatches, _PER_MICROBATCH),
-            "memory": stack(("activation", "activation_kept", "static"), *stages),
+            "times": stack("forward", "backward", "backward_input", "backward_weight"),
+            "overlap": row("overlap", num_stages),
+            "transfers": stack("transfer", "transfer_backward", length=num_stages - 1, beyond=1),
+            "scale": row("microbatch_scale", num_microbatches),
+            "memory": stack("activation", "activation_kept", "static"),
         }
 
 

@@ -26,7 +26,8 @@ def simulate(
         costs = Costs()
     if not isinstance(costs, Costs):
         raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
-    threads = _threads(threads)
+    if threads is not None:
+        threads = _count_threads(threads)
     tables = _tables(schedule, costs)
     schedule.check()
     serial = costs.link == "serial"
@@ -38,7 +39,7 @@ def simulate(
     def run(begin: int, stop: int) -> np.ndarray:
         return _core.simulate_batch(schedule, tables, serial, begin, stop, sums)
 
-    threads = min(threads, costs.batch)
+    threads = min(threads or os.cpu_count() or 1, costs.batch)
     if threads <= 1:
         peak_activations = run(0, costs.batch)
     else:
@@ -60,9 +61,7 @@ def _tables(schedule: Schedule, costs: Costs) -> tuple[np.ndarray | None, ...]:
     return tuple(tables[name] for name in ("times", "overlap", "transfers", "scale", "memory"))
 
 
-def _threads(threads: int | None) -> int:
-    if threads is None:
-        return os.cpu_count() or 1
+def _count_threads(threads: int) -> int:
     try:
         number = operator.index(threads)
     except TypeError:

@@ -104,6 +104,8 @@ def test_arguments_that_do_not_go_together():
         ps.Costs(backward_input=[1, 2], backward_weight=[1, 2, 3])
     with pytest.raises(ValueError, match=r"batch axes .* got forward 2, transfer 3"):
         ps.Costs(forward=[[1], [2]], backward=1, transfer=[[1], [2], [3]], transfer_backward=0)
+    with pytest.raises(ValueError, match=r"batch axes .* got forward 2, .*static 1$"):
+        ps.Costs(forward=[[1], [2]], static=[[1]])
     with pytest.raises(ValueError, match="microbatch_scale must have one value a micro-batch"):
         ps.Costs(microbatch_scale=2.0)
     with pytest.raises(ValueError, match="'free' or 'serial', got 'slow'"):

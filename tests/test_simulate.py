@@ -126,6 +126,9 @@ def test_costs_that_are_none(costs):
     ("costs", "message"),
     [
         ({"forward": [1.0, 2.0, 3.0]}, r"forward must have 4 entries \(one value a stage\).*got 3"),
+        ({"backward": [1.0]}, "^backward must have 4 entries"),
+        ({"backward_input": [1.0], "backward_weight": 1.0}, "^backward_input must have 4 entries"),
+        ({"backward_input": 1.0, "backward_weight": [1.0]}, "^backward_weight must have 4 entries"),
         ({"overlap": [1.0]}, "overlap must have 4 entries"),
         ({"transfer": [1.0] * 4}, r"transfer must have 3 entries \(one value a boundary"),
         ({"transfer_backward": [[1.0] * 4]}, "transfer_backward must have 3 entries"),

@@ -83,6 +83,14 @@ void ps_py_schedule_clear(ps_py_schedule *self)
     Py_CLEAR(self->offsets);
 }
 
+PyArrayObject *ps_py_new_ops(PyObject *module, int64_t count)
+{
+    npy_intp length = (npy_intp)count;
+    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
+    Py_INCREF(dtype); /* stolen by the next line */
+    return (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &length, dtype);
+}
+
 PyObject *ps_py_op(ps_op op)
 {
     return Py_BuildValue("(iiii)", (int)op.stage, (int)op.microbatch, (int)op.kind,

@@ -20,6 +20,9 @@ int ps_py_schedule_read(PyObject *module, PyObject *schedule, ps_py_schedule *ou
 
 void ps_py_schedule_clear(ps_py_schedule *self);
 
+/* A new array for that many ops, not filled. NULL with an exception. */
+PyArrayObject *ps_py_new_ops(PyObject *module, int64_t count);
+
 /* (stage, microbatch, kind, fuse), as ScheduleError's writer takes it. */
 PyObject *ps_py_op(ps_op op);
 

@@ -1,5 +1,6 @@
 /* Making schedules: the registry's records, and the arrays of one schedule. */
 #include "py_args.h"
+#include "py_arrays.h"
 
 #include "../ps_generate.h"
 
@@ -201,10 +202,7 @@ static PyObject *generate(PyObject *module, PyObject *args)
         raise_size(status, &config);
         goto done;
     }
-    npy_intp num_ops = (npy_intp)offsets_data[p];
-    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
-    Py_INCREF(dtype); /* stolen by the next line */
-    ops = (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &num_ops, dtype);
+    ops = ps_py_new_ops(module, offsets_data[p]);
     if (ops == NULL)
         goto done;
     ps_op *ops_data = PyArray_DATA(ops);
@@ -269,10 +267,7 @@ static PyObject *replicated(PyObject *module, PyObject *args)
         ps_py_raise(status);
         goto done;
     }
-    npy_intp num_ops = (npy_intp)offsets_data[ranks];
-    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
-    Py_INCREF(dtype); /* stolen by the next line */
-    ops = (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &num_ops, dtype);
+    ops = ps_py_new_ops(module, offsets_data[ranks]);
     if (ops == NULL)
         goto done;
     ps_op *ops_data = PyArray_DATA(ops);

@@ -35,10 +35,7 @@ static PyObject *lower(PyObject *module, PyObject *object)
         ps_py_raise(status);
         goto done;
     }
-    npy_intp num_ops = (npy_intp)begins[schedule.view.p];
-    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
-    Py_INCREF(dtype); /* stolen by the next line */
-    ops = (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &num_ops, dtype);
+    ops = ps_py_new_ops(module, begins[schedule.view.p]);
     if (ops == NULL)
         goto done;
     ps_op *data = PyArray_DATA(ops);

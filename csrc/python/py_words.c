@@ -31,10 +31,7 @@ static PyObject *parse_words(PyObject *module, PyObject *object)
                              PyBool_FromLong(fault.too_large));
     npy_intp count = (npy_intp)num_rows + 1;
     PyArrayObject *offsets = (PyArrayObject *)PyArray_SimpleNew(1, &count, NPY_INT64);
-    count = (npy_intp)num_ops;
-    PyArray_Descr *dtype = ps_py_get_state(module)->op_dtype;
-    Py_INCREF(dtype); /* stolen by the next line */
-    PyArrayObject *ops = (PyArrayObject *)PyArray_SimpleNewFromDescr(1, &count, dtype);
+    PyArrayObject *ops = ps_py_new_ops(module, num_ops);
     if (offsets == NULL || ops == NULL) {
         Py_XDECREF(offsets);
         Py_XDECREF(ops);
