@@ -91,9 +91,11 @@ def _check(arguments: argparse.Namespace) -> int:
         _write(json.dumps(found, indent=1) + "\n", arguments.output)
         return ILLEGAL
     if kind == "json":
-        text = json.dumps({"legal": True, **_extent(schedule)}, indent=1)
+        text = json.dumps({"legal": True, **_counts(schedule)}, indent=1)
     else:
-        text = f"legal: {', '.join(f'{v} {k}' for k, v in _extent(schedule).items())}"
+        from pipesched.draw.scene import extent
+
+        text = f"legal: {extent(schedule)}, {len(schedule)} op{'s' * (len(schedule) != 1)}"
     _write(text + "\n", arguments.output)
     return OK
 
@@ -279,7 +281,10 @@ def _parse(content: bytes, name: str, where: str) -> Schedule:
 
 
 def _schedule_of(content: bytes, name: str) -> Schedule:
-    """Rows as JSON (``[["0F0", ...], ...]`` or ``{"name": ..., "rows": ...}``) or torch's CSV."""
+    """Rows as JSON (``[["0F0", ...], ...]`` or ``{"name": ..., "rows": ...}``), torch's CSV, or
+    a line a rank with blanks between the words.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
     if content.lstrip()[:1] in (b"[", b"{"):
         try:
             found = json.loads(content)
@@ -290,6 +295,8 @@ def _schedule_of(content: bytes, name: str) -> Schedule:
         if not isinstance(found, list):
             raise ValueError("no list of rows in the JSON")
         return Schedule.from_rows(found, name=name)
+    if b"," not in content and b" " in content:
+        return Schedule.from_rows(content.decode("ascii", "replace").splitlines(), name=name)
     from pipesched.formats.torch_csv import parse_torch_csv
 
     return parse_torch_csv(content, name)
@@ -301,12 +308,20 @@ def _option_names() -> list[str]:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of the family that were given: numbers where they are numbers, else words."""
+    """The options of the family that were given: words, or whole numbers."""
+    family = SCHEDULES.get(arguments.source)
     options: dict[str, Any] = {}
     for name in _option_names():
         value = getattr(arguments, f"option_{name}")
-        if value is not None:
-            options[name] = int(value) if value.lstrip("-").isdecimal() else value
+        if value is None:
+            continue
+        known = family.options.get(name) if family else None
+        if known is not None and not known.words:
+            try:
+                value = int(value)
+            except ValueError:
+                raise ValueError(f"--{name} is a whole number, got {value!r}") from None
+        options[name] = value
     return options
 
 
@@ -420,7 +435,7 @@ def _write(text: str, output: str | None) -> None:
         stream.write(text)
 
 
-def _extent(schedule: Schedule) -> dict[str, int]:
+def _counts(schedule: Schedule) -> dict[str, int]:
     return {
         "ranks": schedule.p,
         "stages": schedule.num_stages,
@@ -432,7 +447,7 @@ def _extent(schedule: Schedule) -> dict[str, int]:
 def _measures(timeline: Timeline) -> dict[str, Any]:
     return {
         "name": timeline.schedule.name,
-        **_extent(timeline.schedule),
+        **_counts(timeline.schedule),
         "makespan": timeline.makespan,
         "bubble_fraction": timeline.bubble_fraction,
         "bubble_ratio": timeline.bubble_ratio,
@@ -493,7 +508,8 @@ def _parser() -> argparse.ArgumentParser:
 
     def add_source(made: argparse.ArgumentParser) -> None:
         made.add_argument(
-            "source", help="a schedule's name, a torch CSV or JSON rows file, or '-' for stdin"
+            "source",
+            help="a schedule's name, or a file ('-': stdin) with rows: torch's CSV, blanks, JSON",
         )
         made.add_argument("-p", type=_whole, help="ranks (with a schedule's name)")
         made.add_argument("-m", type=_whole, help="micro-batches (with a schedule's name)")
@@ -504,7 +520,9 @@ def _parser() -> argparse.ArgumentParser:
             )
 
     def add_costs(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--costs", metavar="FILE", help="costs as JSON; default F 1, B 2")
+        made.add_argument(
+            "--costs", metavar="FILE", help="costs as JSON, '-' for stdin; default F 1, B 2"
+        )
 
     def add_format(made: argparse.ArgumentParser) -> None:
         made.add_argument(

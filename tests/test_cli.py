@@ -96,6 +96,29 @@ def test_check(capsys, tmp_path, schedule_file):
     assert json.loads(out)["rank"] == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        FILE,
+        FILE.replace(",", " "),
+        FILE.replace(",", " , ").replace("\n", "\r\n"),
+        "\ufeff" + FILE,
+        '[["0F0","0F1","0B0","0B1"],["1F0","1B0","1F1","1B1"]]',
+        '\ufeff{"name": "x", "rows": ["0F0 0F1 0B0 0B1", "1F0,1B0,1F1,1B1"]}',
+    ],
+)
+def test_rows_are_read_in_all_their_forms(capsys, tmp_path, text):
+    path = tmp_path / "rows"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert run(capsys, "convert", str(path)) == (0, FILE, "")
+
+
+def test_one_of_each_is_not_many(capsys, tmp_path):
+    path = tmp_path / "rows"
+    path.write_text("0F0")
+    assert run(capsys, "check", str(path))[1] == "legal: 1 rank, 1 stage, 1 micro-batch, 1 op\n"
+
+
 def test_check_tells_the_whole_fault_as_json(capsys, tmp_path):
     stuck = tmp_path / "stuck.csv"
     stuck.write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
@@ -263,6 +286,11 @@ def test_schedules(capsys):
         (["show", "1f1b", "-p", "2", "-m", "4", "-o", "a.bmp"], "cannot tell a format"),
         (["show", "1f1b", "-p", "2", "-m", "4", "-o", "no/such/folder/a.svg"], "No such file"),
         (["show", "1f1b", "-p", "2", "-m", "4", "--costs", "none.json"], "No such file"),
+        (
+            ["show", "hanayo", "-p", "2", "-m", "4", "--waves", "x"],
+            "--waves is a whole number, got",
+        ),
+        (["show", "gpipe", "-p", "2", "-m", "4", "--order", "3"], "order must be one of"),
         (["show", "tests"], "tests: Is a directory"),
         (["compare", "-p", "2", "-m", "4", "--schedules", ""], "no schedule is named ''"),
         (["compare", "-p", "2", "-m", "4", "--schedules", "x"], "no schedule is named 'x'"),

@@ -11,6 +11,7 @@ import numpy as np
 from .palette import KIND_LETTERS
 
 if TYPE_CHECKING:
+    from ..schedule import Schedule
     from ..timeline import Timeline
 
 
@@ -96,6 +97,16 @@ def round_step(least: float) -> float:
     """The smallest of 1, 2, 5 times a power of ten that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
+
+
+def extent(schedule: Schedule) -> str:
+    """How large a schedule is: ``"4 ranks, 4 stages, 1 micro-batch"``."""
+    parts = [
+        f"{schedule.p} rank{'s' * (schedule.p != 1)}",
+        f"{schedule.num_stages} stage{'s' * (schedule.num_stages != 1)}",
+        f"{schedule.num_microbatches} micro-batch{'es' * (schedule.num_microbatches != 1)}",
+    ]
+    return ", ".join(parts)
 
 
 def summary(timeline: Timeline) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from . import palette
-from .scene import Scene, build, number, round_step, summary
+from .scene import Scene, build, extent, number, round_step, summary
 
 if TYPE_CHECKING:
     from ..timeline import Timeline
@@ -72,7 +72,7 @@ def render(timeline: Timeline, terminal: Terminal | None = None) -> str:
     """
     terminal = Terminal.of() if terminal is None else terminal
     scene = build(timeline)
-    heading = f"{_name(timeline.schedule.name, terminal)}: {_extent(timeline)}"
+    heading = f"{_name(timeline.schedule.name, terminal)}: {extent(timeline.schedule)}"
     if not len(scene):
         return f"{heading}\n(no compute ops to draw)"
     drawing = _Drawing(timeline, scene, terminal)
@@ -83,16 +83,6 @@ def _name(name: str, terminal: Terminal) -> str:
     """The name without what would steer the terminal, in characters that it can show."""
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
     return safe if terminal.unicode else safe.encode("ascii", "backslashreplace").decode()
-
-
-def _extent(timeline: Timeline) -> str:
-    schedule = timeline.schedule
-    parts = [
-        f"{schedule.p} rank{'s' * (schedule.p != 1)}",
-        f"{schedule.num_stages} stage{'s' * (schedule.num_stages != 1)}",
-        f"{schedule.num_microbatches} micro-batch{'es' * (schedule.num_microbatches != 1)}",
-    ]
-    return ", ".join(parts)
 
 
 class _Drawing:
