@@ -259,7 +259,8 @@ class Timeline(_Frozen):
         if tables["scale"] is not None:
             change = change * tables["scale"][ops["microbatch"]]
         times = np.where(ops["kind"] == _F, self.start[order], self.end[order])
-        if not np.isin(self.schedule.ops["kind"], (_B, _I)).any():  # inference: held during F
+        # All of a legal schedule's forwards have a backward, or none: one rank tells it.
+        if not np.isin(ops["kind"], (_B, _I)).any():  # inference: held during F
             times = np.stack([self.start[order], self.end[order]], axis=1).ravel()
             change = np.stack([change, -change], axis=1).ravel()
         held = np.cumsum(np.concatenate([self._fixed[rank : rank + 1], change]))

@@ -79,12 +79,23 @@ def _ranks(timeline: Timeline) -> np.ndarray:
     return np.repeat(np.arange(timeline.schedule.p, dtype=np.int32), counts)
 
 
+def _numbers(values: np.ndarray) -> list[int] | list[float]:
+    """To be written; whole ones as int, which is shorter and faster."""
+    if (values == np.rint(values)).all() and np.abs(values).max(initial=0.0) < 2.0**53:
+        return values.astype(np.int64).tolist()
+    return values.tolist()
+
+
+# What events have in common is put together once a rank, not once an event: it is most of the text.
+
+
 def _slices(timeline: Timeline, scale: float) -> Iterator[str]:
     """A complete event ("X") per compute op; an overlapped pair is one slice."""
     ops, ranks, pid = timeline.schedule.ops, _ranks(timeline), _process(timeline)
     second = np.zeros(len(ops), dtype=bool)
     second[1:] = ops["fuse"][:-1] != 0
     wanted = np.flatnonzero((ops["kind"] < len(_LETTERS)) & ~second)
+    begins = [f',\n{{"ph":"X","pid":{pid},"tid":{r},"ts":' for r in range(timeline.schedule.p)]
     for at in range(0, len(wanted), _BLOCK):
         index = wanted[at : at + _BLOCK]
         start = timeline.start[index] * scale
@@ -94,18 +105,15 @@ def _slices(timeline: Timeline, scale: float) -> Iterator[str]:
             ops[index].tolist(),
             index.tolist(),
             ranks[index].tolist(),
-            start.tolist(),
-            length.tolist(),
+            _numbers(start),
+            _numbers(length),
             strict=True,
         ):
             name, category = f"{s}{_LETTERS[k]}{j}", _CATEGORIES[k]
             if fuse:
                 s2, j2, k2, _ = ops[i + 1].item()
                 name, category = f"{name} & {s2}{_LETTERS[k2]}{j2}", "overlap"
-            lines.append(
-                f',\n{{"ph":"X","pid":{pid},"tid":{r},"ts":{t!r},"dur":{d!r},"name":"{name}",'
-                f'"cat":"{category}"}}'
-            )
+            lines.append(f'{begins[r]}{t!r},"dur":{d!r},"name":"{name}","cat":"{category}"}}')
         yield "".join(lines)
 
 
@@ -136,20 +144,21 @@ def _flows(timeline: Timeline, scale: float) -> Iterator[str]:
     producer, consumer = _producers(timeline)
     ranks, pid = _ranks(timeline), _process(timeline)
     start, end = timeline.start, timeline.end
+    rest = f'"name":"dep","cat":"dep","pid":{pid},"tid":'
+    leaves = [f',\n{{"ph":"s",{rest}{r},"ts":' for r in range(timeline.schedule.p)]
+    enters = [f',\n{{"ph":"f","bp":"e",{rest}{r},"ts":' for r in range(timeline.schedule.p)]
     for at in range(0, len(producer), _BLOCK):
         a, b = producer[at : at + _BLOCK], consumer[at : at + _BLOCK]
         # Inside the producer's slice: at its very end the next slice has begun.
         leave = (end[a] - (end[a] - start[a]) * 1e-3) * scale
         lines = [
-            f',\n{{"ph":"s","pid":{pid},"tid":{ra},"ts":{ta!r},"id":{n},"name":"dep","cat":"dep"}}'
-            f',\n{{"ph":"f","bp":"e","pid":{pid},"tid":{rb},"ts":{tb!r},"id":{n},'
-            f'"name":"dep","cat":"dep"}}'
+            f'{leaves[ra]}{ta!r},"id":{n}}}{enters[rb]}{tb!r},"id":{n}}}'
             for n, ra, ta, rb, tb in zip(
                 range(at, at + len(a)),
                 ranks[a].tolist(),
-                leave.tolist(),
+                _numbers(leave),
                 ranks[b].tolist(),
-                (start[b] * scale).tolist(),
+                _numbers(start[b] * scale),
                 strict=True,
             )
         ]
@@ -161,13 +170,15 @@ def _memory(timeline: Timeline, scale: float) -> Iterator[str]:
     pid = _process(timeline)
     for rank in range(timeline.schedule.p):
         times, held = timeline.memory_profile(rank)
+        begin = f',\n{{"ph":"C","pid":{pid},"tid":{rank},"name":"bytes held, rank {rank}","ts":'
         for at in range(0, len(times), _BLOCK):
             yield "".join(
-                f',\n{{"ph":"C","pid":{pid},"tid":{rank},"name":"bytes held, rank {rank}",'
-                f'"ts":{t!r},"args":{{"bytes":{b!r}}}}}'
-                for t, b in zip(
-                    (np.asarray(times[at : at + _BLOCK]) * scale).tolist(),
-                    np.asarray(held[at : at + _BLOCK]).tolist(),
-                    strict=True,
-                )
+                [
+                    f'{begin}{t!r},"args":{{"bytes":{b!r}}}}}'
+                    for t, b in zip(
+                        _numbers(times[at : at + _BLOCK] * scale),
+                        _numbers(held[at : at + _BLOCK]),
+                        strict=True,
+                    )
+                ]
             )
