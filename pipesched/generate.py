@@ -244,9 +244,9 @@ def generate(
     family = _find(name)
     if plan is not None:
         return _replicated(family.name, plan, p, m, options)
-    for argument, value in (("p (ranks)", p), ("m (micro-batches)", m)):
+    for argument, value in (("p", p), ("m", m)):
         if value is None:
-            raise TypeError(f"generate({name!r}, p, m) needs {argument}, and got none")
+            raise TypeError(f"{argument} must be an integer, and none was given to generate")
     for option in options:
         if option not in family.options:
             allowed = ", ".join(family.options) or "none"
