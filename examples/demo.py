@@ -30,7 +30,8 @@ def costs_of_model(p):
         print(f"The model has {len(model)} layers, so it can be cut for at most as many ranks.")
         return None
     cut = ps.partition_balanced(model, p)
-    print(f"{model.name}: {len(model)} layers, cut into {p} stages of even time:\n{cut}")
+    print(f"{model.name}: {len(model)} layers, cut into {p} stages of even time")
+    print(f"(stage, its layers, seconds a micro-batch):\n{cut}")
     costs = model.costs(cut.cuts, BANDWIDTH)
     return ps.Costs(
         costs.forward * 1e3,

@@ -209,7 +209,7 @@ def memory(timeline: Timeline, ax: Axes | None = None) -> Axes:
     ax.set_ylim(bottom=0)
     ax.set_title(f"{timeline.schedule.name}: memory by rank", loc="left", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, ncols=2)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))  # hides no line
     return ax
 
 

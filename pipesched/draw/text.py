@@ -215,7 +215,8 @@ class _Drawing:
                 continue
             parts.append(self._idle(x0 - at, fillings[4]))
             labelled = not is_cut or self._home(box) == system
-            parts.append(self._box(box, x1 - x0, fillings, labelled))
+            begins = bool(self.start[box] >= begin)
+            parts.append(self._box(box, x1 - x0, fillings, labelled, begins))
             at = x1
         parts.append(self._idle(width - at, fillings[4]))
         return "".join(parts)
@@ -226,9 +227,11 @@ class _Drawing:
             return f"\x1b[38;5;{palette.TERMINAL_IDLE}m{text}{_RESET}"
         return text
 
-    def _box(self, box: int, width: int, fillings: tuple[str, ...], labelled: bool) -> str:
+    def _box(
+        self, box: int, width: int, fillings: tuple[str, ...], labelled: bool, begins: bool
+    ) -> str:
         if self.terminal.colour:
-            return self._coloured(box, width, labelled)
+            return self._coloured(box, width, labelled, begins)
         kind = int(self.kind[box])
         label = self._label(box) if labelled else ""
         if not label:
@@ -237,8 +240,11 @@ class _Drawing:
             label = "/".join(word[0] for word in label.split("/"))
         return (label if len(label) <= width else label[0]).ljust(width, fillings[kind])
 
-    def _coloured(self, box: int, width: int, labelled: bool) -> str:
-        """A box in the colour of its kind; an overlapped pair shows both, half and half."""
+    def _coloured(self, box: int, width: int, labelled: bool, begins: bool) -> str:
+        """A box in the colour of its kind; an overlapped pair shows both, half and half.
+
+        Where it is the rest of a box that began before the fold, no edge says that it begins.
+        """
         scene = self.scene
         labels = self._label(box).split("/") if labelled else ["", ""]
         halves = [(int(self.kind[box]), int(scene.chunk[box]), width)]
@@ -250,7 +256,7 @@ class _Drawing:
         parts: list[str] = []
         for (kind, chunk, room), label in zip(halves, labels, strict=False):
             text = label.center(room) if len(label) <= room else " " * room
-            if room > 1:  # a hair of the other colour keeps neighbours apart
+            if room > 1 and (begins or parts):  # a hair of the other colour keeps neighbours apart
                 edge = "▏" if self.terminal.unicode else "|"
                 edge = "/" if parts else edge
                 text = edge + (label.center(room - 1) if len(label) < room else text[1:])

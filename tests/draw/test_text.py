@@ -113,6 +113,13 @@ def test_a_box_that_is_cut_at_a_fold_has_its_label_where_most_of_it_is(width):
         assert words == sorted(f"{kind}{j}" for kind in "FB" for j in range(8))
 
 
+def test_the_rest_of_a_box_after_a_fold_does_not_look_like_a_new_box():
+    timeline = ps.generate("1f1b", 4, 8).simulate()
+    rows = rows_of(render(timeline, Terminal(40, True, True)))
+    edges = [sum(row.count("\N{LEFT ONE EIGHTH BLOCK}") for row in rows[r::4]) for r in range(4)]
+    assert edges == [16, 16, 16, 16]
+
+
 @pytest.mark.parametrize("width", range(60, 200, 20))
 @pytest.mark.parametrize("backward", [1.5, 2.3])
 def test_no_system_is_a_stub(width, backward):
