@@ -244,6 +244,40 @@ class Timeline(_Frozen):
         (array([0., 0., 1., 4., 6.]), array([ 5., 15., 25., 15.,  5.]))
         """
         rank = _rank(rank, self.schedule.p)
+        tables = self.costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
+        whole, kept = tables["memory"][:2]
+        change = np.stack([whole, -whole, kept - whole, -kept])
+        return self._held(rank, self._fixed[rank], change, tables["scale"])
+
+    def activation_profile(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """The activations held on a rank over time, one a stage and micro-batch.
+
+        Parameters
+        ----------
+        rank : int
+
+        Returns
+        -------
+        times, held : ndarray
+            ``held[i]`` (int64) are held from ``times[i]`` on; the first entry is 0 at 0. The
+            largest is the rank's :attr:`peak_activations`.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> s = ps.Schedule.from_rows(["0F0 0F1 0B0 0B1"])
+        >>> s.simulate(ps.Costs(activation=10, static=5)).activation_profile(0)
+        (array([0., 0., 1., 4., 6.]), array([0, 1, 2, 1, 0]))
+        """
+        rank = _rank(rank, self.schedule.p)
+        change = np.array([[1], [-1], [0], [-1]], dtype=np.int64)
+        change = np.broadcast_to(change, (_COMPUTE_KINDS, self.schedule.num_stages))
+        return self._held(rank, np.int64(0), change, None)
+
+    def _held(
+        self, rank: int, at_first: np.generic, change: np.ndarray, scale: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What a rank holds over time, where `change` says by kind and stage what an op adds."""
         begin, stop = (int(i) for i in self.schedule.offsets[rank : rank + 2])
         ops = self.schedule.ops[begin:stop]
         order = np.arange(begin, stop)
@@ -253,17 +287,15 @@ class Timeline(_Frozen):
         order = order[self.schedule.ops["kind"][order] < _COMPUTE_KINDS]
         ops = self.schedule.ops[order]
 
-        tables = self.costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
-        whole, kept = tables["memory"][:2]
-        change = np.stack([whole, -whole, kept - whole, -kept])[ops["kind"], ops["stage"]]
-        if tables["scale"] is not None:
-            change = change * tables["scale"][ops["microbatch"]]
+        change = change[ops["kind"], ops["stage"]]
+        if scale is not None:
+            change = change * scale[ops["microbatch"]]
         times = np.where(ops["kind"] == _F, self.start[order], self.end[order])
         # All of a legal schedule's forwards have a backward, or none: one rank tells it.
         if not np.isin(ops["kind"], (_B, _I)).any():  # inference: held during F
             times = np.stack([self.start[order], self.end[order]], axis=1).ravel()
             change = np.stack([change, -change], axis=1).ravel()
-        held = np.cumsum(np.concatenate([self._fixed[rank : rank + 1], change]))
+        held = np.cumsum(np.concatenate([[at_first], change]))
         return np.concatenate([[0.0], times]), held
 
     @property

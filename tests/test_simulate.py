@@ -26,6 +26,11 @@ def assert_same(rows, num_stages, num_microbatches, costs):
     assert line.peak_memory.tolist() == twin.peak_memory
     for rank, profile in enumerate(twin.memory_profile):
         assert list(zip(*(x.tolist() for x in line.memory_profile(rank)), strict=True)) == profile
+        times, held = line.activation_profile(rank)
+        assert times.tolist() == [time for time, _ in profile]
+        assert held.max() == twin.peak_activations[rank]
+        assert held[0] == held[-1] == 0
+        assert set(np.diff(held).tolist()) <= {-1, 0, 1}
     # One correctly rounded division of whole numbers.
     for basis in ("bubble_fraction", "bubble_ratio", "span_bubble"):
         if hasattr(twin, basis):
