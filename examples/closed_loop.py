@@ -249,7 +249,7 @@ def loop(options: argparse.Namespace, folder: Path) -> None:
         predicted = schedule.simulate(costs)
         paths = [folder / f"run{index}-rank{rank}.json.gz" for rank in range(p)]
         measured = ps.read_torch_trace(paths)
-        replayed = schedule.simulate(measured.costs)
+        replayed = schedule.simulate(measured.costs())
         found = ps.compare_timelines(predicted, measured)
         again = ps.compare_timelines(replayed, measured)
         layers = "even" if run["split"] == "equal-first" else "balanced"

@@ -49,8 +49,8 @@ class StageCost:
 class MeasuredTimeline(Timeline):
     """What really happened in one step; made by `read_torch_trace`, frozen.
 
-    It is a `Timeline`: its bubbles, on each basis, are those of the run.  ``costs`` are the
-    medians of what was measured, so that ``measured.schedule.simulate(measured.costs)`` is the
+    It is a `Timeline`: its bubbles, on each basis, are those of the run.  ``costs()`` are the
+    medians of what was measured, so that ``measured.schedule.simulate(measured.costs())`` is the
     prediction from the run's own costs.  Peaks of activations and memory follow from the order.
 
     Attributes

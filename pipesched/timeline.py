@@ -26,15 +26,15 @@ _COMPUTE_KINDS = 4
 class _Frozen:
     """What a timeline and a batch of them share: the sums over ranks, and being frozen."""
 
-    __slots__ = ("__weakref__", "_fixed", "_span", "busy", "costs", "makespan",
+    __slots__ = ("__weakref__", "_costs", "_fixed", "_span", "busy", "makespan",
                  "peak_activations", "peak_memory", "schedule")  # fmt: skip
 
     schedule: Schedule
-    costs: Costs
     makespan: Any
     busy: np.ndarray
     peak_activations: np.ndarray
     peak_memory: np.ndarray
+    _costs: Costs
     _fixed: np.ndarray  # static bytes by rank
     _span: Any  # longest time of a rank from its own first start to its own last end
 
@@ -50,7 +50,7 @@ class _Frozen:
     ) -> None:
         busy, first, last, fixed, peak_memory = frozen(sums)
         self._put("schedule", schedule)
-        self._put("costs", costs)
+        self._put("_costs", costs)
         self._put("busy", busy)
         self._put("_fixed", fixed)
         self._put("peak_memory", peak_memory)
@@ -69,6 +69,23 @@ class _Frozen:
         """What pickle and copy put back, which is frozen too."""
         for name, value in state[1].items():
             self._put(name, frozen(value) if isinstance(value, np.ndarray) else value)
+
+    def costs(self) -> Costs:
+        """Return the costs behind the times: those simulated, or those measured in a run.
+
+        Returns
+        -------
+        Costs
+            What ``schedule.simulate`` takes, for this schedule or another one of as many stages.
+
+        Examples
+        --------
+        >>> import pipesched as ps
+        >>> timeline = ps.generate("1f1b", 2, 4).simulate(ps.Costs(forward=[1.0, 2.0]))
+        >>> ps.generate("zb-h1", 2, 4).simulate(timeline.costs()).makespan
+        25.0
+        """
+        return self._costs
 
     def _bubble_fraction(self) -> np.ndarray:
         total = self.schedule.p * np.asarray(self.makespan)
@@ -94,7 +111,6 @@ class Timeline(_Frozen):
     Attributes
     ----------
     schedule : Schedule
-    costs : Costs
     start, end : ndarray
         Times of every op, in the order of ``schedule.ops``; float64, from 0. Both ops of an
         overlapped pair have the pair's. A send has the moment at which its transfer may start, a
@@ -201,7 +217,7 @@ class Timeline(_Frozen):
         if found is None:
             from pipesched.simulate import look_back
 
-            found = frozen(look_back(self.schedule, self.costs, self.end, cause))
+            found = frozen(look_back(self.schedule, self._costs, self.end, cause))
             self._put(name, found)
         return found
 
@@ -244,7 +260,7 @@ class Timeline(_Frozen):
         (array([0., 0., 1., 4., 6.]), array([ 5., 15., 25., 15.,  5.]))
         """
         rank = _rank(rank, self.schedule.p)
-        tables = self.costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
+        tables = self._costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
         whole, kept = tables["memory"][:2]
         change = np.stack([whole, -whole, kept - whole, -kept])
         return self._held(rank, self._fixed[rank], change, tables["scale"])
@@ -313,7 +329,7 @@ class Timeline(_Frozen):
           to stage 0 and the ``W`` there.
         - for each micro-batch: its way through all stages and back.
 
-        Whole backwards only make each of these longer (``B = I + W``). Where `costs.overlap` is
+        Whole backwards only make each of these longer (``B = I + W``). Where `Costs.overlap` is
         given, a pair may be shorter than its two ops: then each forward's work counts less by
         the most that any pair with it can save, and no op counts for more than a pair takes.
         Transfers count in full between ranks, as if links were free.
@@ -326,7 +342,7 @@ class Timeline(_Frozen):
         >>> t.makespan, t.lower_bound  # the W of stage 1 need not delay stage 0
         (6.0, 5.0)
         """
-        tables = self.costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
+        tables = self._costs.tables(self.schedule.num_stages, self.schedule.num_microbatches)
         if np.isin(self.schedule.ops["kind"], (_B, _I)).any():
             return _training_bound(self.schedule, tables)
         return _inference_bound(self.schedule, tables)
@@ -487,7 +503,6 @@ class Timelines(_Frozen):
     Attributes
     ----------
     schedule : Schedule
-    costs : Costs
     makespan : ndarray
         Shape (K,).
     busy, peak_memory : ndarray
@@ -526,7 +541,7 @@ class Timelines(_Frozen):
         return len(self.makespan)
 
     def __getitem__(self, index: int) -> Timeline:
-        return self.schedule.simulate(self.costs[index])
+        return self.schedule.simulate(self._costs[index])
 
     @property
     def idle(self) -> np.ndarray:

@@ -44,7 +44,7 @@ def assert_caused(schedule, line):
     kinds, stages = schedule.ops["kind"], schedule.ops["stage"]
     rank_of = np.repeat(np.arange(schedule.p), np.diff(schedule.offsets))
     first = set(schedule.offsets[:-1].tolist())
-    costs = line.costs
+    costs = line.costs()
     for op, cause in enumerate(line.cause.tolist()):
         if cause < 0:
             assert line.start[op] == 0

@@ -180,10 +180,10 @@ def test_costs_come_back_and_predict_the_run(tmp_path):
     given = costs(3)
     timeline = schedule.simulate(given)
     measured = ps.read_torch_trace(write_traces(tmp_path, timeline, steps=2))
-    assert np.allclose(measured.costs.forward, given.forward, atol=1e-6)
-    assert np.allclose(measured.costs.backward, given.backward, atol=1e-6)
-    assert np.allclose(measured.costs.transfer, 1e-3, atol=3e-6)
-    again = measured.schedule.simulate(measured.costs)
+    assert np.allclose(measured.costs().forward, given.forward, atol=1e-6)
+    assert np.allclose(measured.costs().backward, given.backward, atol=1e-6)
+    assert np.allclose(measured.costs().transfer, 1e-3, atol=3e-6)
+    again = measured.schedule.simulate(measured.costs())
     assert again.makespan == pytest.approx(timeline.makespan, rel=1e-3)
     by_key = {(cost.stage, cost.kind): cost for cost in measured.stage_costs}
     assert by_key[1, "F"].count == 10
@@ -468,7 +468,7 @@ def test_a_recorded_run_of_torch():
     assert (measured.end > measured.start).all()
     assert 0 < measured.bubble_fraction < 1
     assert (measured.waited < measured.makespan).all()
-    predicted = measured.schedule.simulate(measured.costs)
+    predicted = measured.schedule.simulate(measured.costs())
     assert 0.5 < predicted.makespan / measured.makespan < 1.5
 
 

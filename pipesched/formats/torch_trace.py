@@ -120,7 +120,7 @@ def read_torch_trace(
     ...     with open(path, "w") as file:
     ...         json.dump({"traceEvents": events}, file)
     ...     measured = ps.read_torch_trace(path)
-    >>> measured.makespan, measured.costs.forward, measured.costs.backward
+    >>> measured.makespan, measured.costs().forward, measured.costs().backward
     (0.0035, array([0.001]), array([0.002]))
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)

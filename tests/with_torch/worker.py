@@ -328,7 +328,7 @@ def a_profiled_run_is_read_back():
     kinds = {cost.kind for cost in measured.stage_costs}
     assert {"F", "B", "I", "W", "OVERLAP_F_B"} <= kinds, kinds
     assert 0 < measured.waited.sum() < measured.idle.sum()
-    predicted = measured.schedule.simulate(measured.costs)
+    predicted = measured.schedule.simulate(measured.costs())
     assert abs(ps.compare_timelines(predicted, measured).error) < 0.6
     if rank == 0:
         document = json.loads(gzip.decompress(paths[1].read_bytes()))
