@@ -232,10 +232,7 @@ class Schedule:
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
         """The stages of each rank, ascending: those whose forwards stand there."""
-        return tuple(
-            tuple(np.flatnonzero(np.bincount(ops["stage"][ops["kind"] == 0])).tolist())
-            for ops in (self[rank] for rank in range(self.p))
-        )
+        return tuple(_distinct(ops["stage"][ops["kind"] == 0]) for ops in self)
 
     @property
     def has_comms(self) -> bool:
@@ -497,6 +494,14 @@ class Schedule:
         ]
         text = ", ".join(f"{n} {word}{_plural(word, n)}" for n, word in counts)
         return f"<Schedule {self._name!r}: {text}>"
+
+
+def _distinct(numbers: np.ndarray) -> tuple[int, ...]:
+    """The numbers in order, each once; np.unique would import half of NumPy for it."""
+    ordered = np.sort(numbers)
+    is_first = np.ones(len(ordered), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return tuple(ordered[is_first].tolist())
 
 
 def _plural(word: str, n: int) -> str:

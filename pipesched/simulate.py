@@ -28,8 +28,8 @@ def simulate(
         raise TypeError(f"costs must be a pipesched.Costs, got {type(costs).__name__}")
     if threads is not None:
         threads = _count_threads(threads)
+    schedule.check()  # first: tables are no larger than a legal schedule
     tables = _tables(schedule, costs)
-    schedule.check()
     serial = costs.link == "serial"
     if costs.batch is None:
         return Timeline._make(schedule, costs, *_core.simulate(schedule, tables, serial))

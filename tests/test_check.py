@@ -1,6 +1,7 @@
 """Is a schedule complete, legal and free of deadlock? Each fault, its place and its words."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -257,8 +258,15 @@ def test_every_family_is_legal(family):
 def test_huge_numbers_take_no_memory():
     ops = np.array([(2**31 - 2, 2**31 - 2, 0, 0)], ps.OP_DTYPE)
     schedule = ps.Schedule.from_arrays(ops, [0, 1], 2**31 - 1, 2**31 - 1)
-    with pytest.raises(ps.ScheduleError, match="0F0 is missing"):
-        schedule.check()
+    tracemalloc.start()
+    for use in (schedule.check, schedule.simulate, schedule.table, schedule.lower):
+        with pytest.raises(ps.ScheduleError, match="0F0 is missing"):
+            use()
+    assert schedule.placement == ((2**31 - 2,),)
+    assert "0F0 is missing" in str(schedule)
+    assert "0F0 is missing" in schedule._repr_html_()
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
 
 
 # Reported elsewhere --------------------------------------------------------------------------

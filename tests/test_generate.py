@@ -310,6 +310,9 @@ def test_rules_name_what_works():
         "dualpipe: the ranks pair up, so p must be even, got p=3; "
         "take dualpipe-v, which takes any p"
     )
+    assert message(ValueError, "zb-h2", 2**31 - 1, 3) == (  # 2p - 1 is more than m can be
+        "zb-h2: the rule needs m >= 2p - 1, got m=3; take zb-h1"
+    )
     assert message(ps.ScheduleError, "interleaved-1f1b", 4, 8, group=3).startswith(
         "interleaved-1f1b: a group must be at least p and leave no remainder of m below p, "
         "or be all of m, got group=3; group=4 works (deadlock: "

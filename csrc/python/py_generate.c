@@ -102,8 +102,9 @@ static PyObject *raise_size(ps_status status, const ps_config *config)
 /* One sentence out of a rule fault. */
 static PyObject *rule_text(const ps_family *family, const ps_rule_fault *fault)
 {
+    int has_nearest = fault->nearest >= 0 && fault->nearest <= INT32_MAX;
     PyObject *nearest = PyUnicode_FromString("");
-    if (fault->nearest >= 0 && nearest != NULL)
+    if (has_nearest && nearest != NULL)
         Py_SETREF(nearest, PyUnicode_FromFormat("; %s=%lld works", fault->argument,
                                                 (long long)fault->nearest));
     if (nearest == NULL)
@@ -112,7 +113,7 @@ static PyObject *rule_text(const ps_family *family, const ps_rule_fault *fault)
         PyUnicode_FromFormat("%s: %s, got %s=%lld%U%s%s", family->name, fault->rule,
                              fault->argument, (long long)fault->value, nearest,
                              fault->instead == NULL ? ""
-                             : fault->nearest >= 0  ? ", or "
+                             : has_nearest          ? ", or "
                                                     : "; ",
                              fault->instead == NULL ? "" : fault->instead);
     Py_DECREF(nearest);
