@@ -197,8 +197,18 @@ _CHUNK_WORK = ClosedForm("mvT", "", lambda k: k.m * k.v * k.T)
 
 _FILL_AND_DRAIN = ClosedForm("(p-1)(T+2c)", "", lambda k: (k.p - 1) * (k.T + 2 * k.c))
 _1F1B_BUBBLE = ClosedForm("(p-1)(T+2c) + 2c(n - n div p), n = max(m-2, 0)", "", _1f1b_bubble)
-_1F1B_PEAK = ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m))
-_1F1B_WARMUP = ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m))
+
+# Forwards before the first backward. Where a backward lets go of what it used at once, as many
+# are held at the most.
+_ALL_AHEAD = ClosedForm("m", "", lambda k, r: k.m)
+_1F1B_AHEAD = ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m))
+_EAGER_AHEAD = ClosedForm("min(2(p-r)-1, m)", "", lambda k, r: min(2 * (k.p - r) - 1, k.m))
+_BFS_AHEAD = ClosedForm("mv", "", lambda k, r: k.m * k.v)
+_SEQ_AHEAD = ClosedForm(
+    "min(p-1-r+k, mk) in k splits",
+    "",
+    lambda k, r: min(k.p - 1 - r + k.splits, k.m * k.splits),
+)
 
 
 def _one_less(k: Case) -> Fraction:
@@ -309,6 +319,10 @@ def _interleaved_ahead(k: Case, r: int) -> int:
     return min(ahead + 1, k.m * k.v)
 
 
+_INTERLEAVED_AHEAD = ClosedForm(
+    "min((v-1)n + 2(p-1-r) + 1, mv) in groups of n; min(p-r, m) if v = 1", "", _interleaved_ahead
+)
+
 _FORMS: dict[str, FamilyFormulas] = {
     "naive": FamilyFormulas(
         ideal=_WORK,
@@ -324,56 +338,48 @@ _FORMS: dict[str, FamilyFormulas] = {
         span=ClosedForm("0", "", lambda k: 0),
         peak=_ONE,
         weights=_ONE,
-        warmup=ClosedForm("m", "", lambda k, r: k.m),
+        warmup=_ALL_AHEAD,
     ),
     "gpipe": FamilyFormulas(
         ideal=_WORK,
         bubble=_FILL_AND_DRAIN,
         span=_FILL_AND_DRAIN,
-        peak=ClosedForm("m", "", lambda k, r: k.m),
+        peak=_ALL_AHEAD,
         weights=_ONE,
-        warmup=ClosedForm("m", "", lambda k, r: k.m),
+        warmup=_ALL_AHEAD,
     ),
     "1f1b": FamilyFormulas(
         ideal=_WORK,
         bubble=_1F1B_BUBBLE,
         span=_1F1B_BUBBLE,
-        peak=_1F1B_PEAK,
+        peak=_1F1B_AHEAD,
         weights=_ONE,
-        warmup=_1F1B_WARMUP,
+        warmup=_1F1B_AHEAD,
     ),
     "eager-1f1b": FamilyFormulas(
         ideal=_WORK,
         bubble=_EAGER_BUBBLE,
         span=_EAGER_BUBBLE,
-        peak=ClosedForm("min(2(p-r)-1, m)", "", lambda k, r: min(2 * (k.p - r) - 1, k.m)),
+        peak=_EAGER_AHEAD,
         weights=_ONE,
-        warmup=ClosedForm("min(2(p-r)-1, m)", "", lambda k, r: min(2 * (k.p - r) - 1, k.m)),
+        warmup=_EAGER_AHEAD,
     ),
     "interleaved-1f1b": FamilyFormulas(
         ideal=_CHUNK_WORK,
         bubble=_INTERLEAVED_BUBBLE,
         span=_INTERLEAVED_BUBBLE,
-        peak=ClosedForm(
-            "min((v-1)n + 2(p-1-r) + 1, mv) in groups of n; min(p-r, m) if v = 1",
-            "",
-            _interleaved_ahead,
-        ),
+        peak=_INTERLEAVED_AHEAD,
         weights=_ONE,
-        warmup=ClosedForm(
-            "min((v-1)n + 2(p-1-r) + 1, mv) in groups of n; min(p-r, m) if v = 1",
-            "",
-            _interleaved_ahead,
-        ),
+        warmup=_INTERLEAVED_AHEAD,
         options={"v": 2, "group": None},
     ),
     "looped-bfs": FamilyFormulas(
         ideal=_CHUNK_WORK,
         bubble=_BFS_BUBBLE,
         span=_BFS_BUBBLE,
-        peak=ClosedForm("mv", "", lambda k, r: k.m * k.v),
+        peak=_BFS_AHEAD,
         weights=_ONE,
-        warmup=ClosedForm("mv", "", lambda k, r: k.m * k.v),
+        warmup=_BFS_AHEAD,
         options={"v": 2},
     ),
     "zb-h1": FamilyFormulas(
@@ -382,7 +388,7 @@ _FORMS: dict[str, FamilyFormulas] = {
         span=_ZB_H1_BUBBLE,
         peak=ClosedForm("min(p, m)", "", lambda k, r: min(k.p, k.m)),
         weights=_ONE,
-        warmup=_1F1B_WARMUP,
+        warmup=_1F1B_AHEAD,
     ),
     "zb-h2": FamilyFormulas(
         ideal=_WORK,
@@ -520,25 +526,17 @@ _FORMS: dict[str, FamilyFormulas] = {
         ideal=_WORK,
         bubble=_1F1B_BUBBLE,
         span=_1F1B_BUBBLE,
-        peak=_1F1B_PEAK,
+        peak=_1F1B_AHEAD,
         weights=ClosedForm("min(p-r, m)", "", lambda k, r: min(k.p - r, k.m)),
-        warmup=_1F1B_WARMUP,
+        warmup=_1F1B_AHEAD,
     ),
     "seq-1f1b": FamilyFormulas(
         ideal=ClosedForm("mkT in k splits", "", lambda k: k.m * k.splits * k.T),
         bubble=_SEQ_BUBBLE,
         span=_SEQ_BUBBLE,
-        peak=ClosedForm(
-            "min(p-1-r+k, mk) in k splits",
-            "",
-            lambda k, r: min(k.p - 1 - r + k.splits, k.m * k.splits),
-        ),
+        peak=_SEQ_AHEAD,
         weights=_ONE,
-        warmup=ClosedForm(
-            "min(p-1-r+k, mk) in k splits",
-            "",
-            lambda k, r: min(k.p - 1 - r + k.splits, k.m * k.splits),
-        ),
+        warmup=_SEQ_AHEAD,
         options={"splits": 2},
         stages=lambda k: k.p * k.splits,
     ),
