@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import operator
 import sys
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from pipesched._arrays import frozen
+from pipesched._arrays import frozen, number_array
 
 __all__ = ["Costs"]
 
@@ -21,33 +20,11 @@ _PER_BOUNDARY = "one value a boundary (stages - 1)"
 _PER_MICROBATCH = "one value a micro-batch"
 
 
-def _number_array(name: str, value: Any) -> np.ndarray:
-    """``value`` as a fresh float64 array, or the error that names the argument."""
-    wanted = f"{name} must be a number or an array of numbers"
-    if isinstance(value, (str, bytes)):
-        raise TypeError(f"{wanted}, got {value!r}")
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{wanted}, got {type(value).__name__}: {error}") from None
-    if array.dtype.kind == "O":
-        for item in array.flat:
-            if not isinstance(item, Real) or isinstance(item, bool):
-                raise TypeError(f"{wanted}, got {type(item).__name__} in it")
-    elif array.dtype.kind not in "iuf":
-        raise TypeError(f"{wanted}, got {array.dtype} values")
-    try:
-        with np.errstate(over="ignore"):  # a long double beyond float64: infinite, said below
-            return array.astype(np.float64) + 0.0  # no negative zero
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"{name} must fit a 64-bit float: {error}") from None
-
-
 def _checked(name: str, value: Any, axes: str) -> float | np.ndarray:
     """A cost as the attribute keeps it: a float, or a read-only array of one or two axes."""
     if type(value) in (int, float) and 0 <= value <= sys.float_info.max:
         return float(value) + 0.0  # almost every cost: no array is made of it
-    array = _number_array(name, value)
+    array = number_array(name, value)
     if array.ndim > 2:
         raise ValueError(
             f"{name} must be a number, a 1-D array ({axes}) or a 2-D array "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pipesched._arrays import number
 
 if TYPE_CHECKING:
     from pipesched.costs import Costs
@@ -55,6 +58,8 @@ class Layer:
     held: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a layer's name must be a str, got {self.name!r}")
         if (self.backward_input is None) != (self.backward_weight is None):
             raise ValueError(
                 f"layer {self.name!r}: backward_input and backward_weight must be given together"
@@ -63,18 +68,13 @@ class Layer:
             value = getattr(self, quantity)
             if value is None and quantity in _MEASURED:
                 continue
-            try:
-                number = float(value)
-            except (TypeError, ValueError):
-                raise TypeError(
-                    f"layer {self.name!r}: {quantity} must be a number, got {value!r}"
-                ) from None
-            if not (math.isfinite(number) and number >= 0):
+            amount = number(f"layer {self.name!r}: {quantity}", value)
+            if not (math.isfinite(amount) and amount >= 0):
                 raise ValueError(
                     f"layer {self.name!r}: {quantity} must be finite and not negative, "
                     f"got {value!r}"
                 )
-            object.__setattr__(self, quantity, number)
+            object.__setattr__(self, quantity, amount)
 
     @property
     def compute(self) -> float:
@@ -285,9 +285,11 @@ transfer=[0.5], activation=[200., 300.], static=[40., 60.])
 
 def _checked_edges(edges: Iterable[tuple[int, int]], count: int) -> tuple[tuple[int, int], ...]:
     seen = set()
+    if not isinstance(edges, Iterable):
+        raise TypeError(f"edges must be pairs of layers, got {edges!r}")
     for position, edge in enumerate(edges):
         try:
-            source, target = (int(end) for end in edge)
+            source, target = (operator.index(end) for end in edge)
         except (TypeError, ValueError):
             raise TypeError(f"edges[{position}] must be a pair of layers, got {edge!r}") from None
         if not 0 <= source < target < count:

@@ -22,6 +22,8 @@ NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, "
     "activation_size=3, parameter_size=4"
 )
+LAYER = '{"name": "a", "forward": 1, "backward": 2}'
+JSON = '{"format": "pipesched-profile", "version": 1, "layers": [%s]}'
 
 
 @pytest.fixture
@@ -109,23 +111,68 @@ def test_order_fields_and_lists(make):
         ([NODE.format("a", "Input", 1)], "only Input"),
         (
             [NODE.format("a", "x", 1), NODE.format("b", "x", 1), "\ta -- b", "\tb -- a"],
-            "the edges close a circle",
+            "line 4: the edge b -- a is part of a circle",
         ),
         (
-            [NODE.format(i, "x", 1) for i in "abc"] + ["\ta -- b", "\tb -- c", "\tc -- b"],
-            "the edges close a circle",
+            [NODE.format(i, "x", 1) for i in "abc"] + ["\tc -- b", "\tb -- c", "\ta -- b"],
+            "line 5: the edge b -- c is part of a circle",
         ),
+        ([NODE.format("a", "x", 1), "\ta -- a"], "line 2: the edge a -- a is part of a circle"),
+        (
+            [NODE.format(i, "x", 1) for i in "abc"] + ["\ta -- b", "\tb -- a", "\tb -- c"],
+            "line 5: the edge b -- a is part of a circle",
+        ),
+        ([NODE.format("a", "x", "[1e308; 1e308]")], "line 1: forward_compute_time: the sum of"),
+        ([NODE.format("a", "x", "1_000")], "line 1: forward_compute_time must be a number"),
+        ([NODE.format("a", "x", "1e99999999999999999999")], "line 1: forward_compute_time must"),
+        ([NODE.format("", "x", 1)], "line 1: a node needs a name"),
+        ([NODE.format("a", "x", 1) + " -- stage_id=x"], "line 1: the fourth part"),
         (["{", '"format": 3,', "}"], "line 3: "),
         (['{"format": "other"}'], 'expected "format"'),
         (
             ['{"format": "pipesched-profile", "version": 1, "layers": [{"name": "a"}]}'],
-            r"layers\[0\]",
+            r"layers\[0\]: a layer needs the key 'forward'",
         ),
+        (
+            [JSON % '{"name": "a", "forward": 1, "backward": 2, "back": 2}'],
+            "no key is named 'back'",
+        ),
+        ([JSON % "3"], r"layers\[0\]: a layer is an object, got int"),
+        ([JSON % '{"name": 3, "forward": 1, "backward": 2}'], "name must be a str, got 3"),
+        ([JSON % '{"name": "a", "forward": "1", "backward": 2}'], "forward must be a number"),
+        ([JSON % '{"name": "a", "forward": NaN, "backward": 2}'], "forward must be finite"),
+        ([JSON % f'{{"name": "a", "forward": 1{"0" * 400}, "backward": 2}}'], "must be finite"),
+        ([JSON % '{"name": "a", "name": "b", "forward": 1, "backward": 2}'], "'name' stands twice"),
+        ([(JSON % LAYER)[:-1] + ', "edges": 3}'], '"edges" must be a list, got int'),
+        ([(JSON % f"{LAYER}, {LAYER}")[:-1] + ', "edges": [[0, 1.5]]}'], r"edges\[0\] must be"),
+        (["{" + '"a": ' + "[" * 100_000], "nested too deeply"),
     ],
 )
 def test_a_fault_is_located(lines, text, make):
     with pytest.raises(ValueError, match=text):
         ps.read_profile(make(*lines))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "model.txt"
+    path.write_text(NODE.format("a", "x", 1), encoding="utf-16")
+    with pytest.raises(ValueError, match=r"model\.txt: a profile is text in UTF-8"):
+        ps.read_profile(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_and_byte_order_marks(encoding, end, tmp_path):
+    """A form feed or a Unicode line separator in a name ends no line."""
+    lines = [NODE.format("a", "x\fy\u2028z", 1), NODE.format("b", "y", -0.0), "\ta -- b", ""]
+    path = tmp_path / "model.txt"
+    path.write_bytes(end.join(lines).encode(encoding))
+    profile = ps.read_profile(path)
+    assert [layer.name for layer in profile.layers] == ["x\fy\u2028z", "y"]
+    assert profile.is_chain
+    assert str(profile.layers[1].forward) == "0.0"
+    path.write_bytes((JSON % LAYER).encode(encoding))
+    assert len(ps.read_profile(path)) == 1
 
 
 def test_a_profile_checks_itself():
@@ -145,12 +192,24 @@ def test_a_profile_checks_itself():
         ps.Layer("a", 1, -2)
     with pytest.raises(TypeError, match="activation must be a number"):
         ps.Layer("a", 1, 2, None)
+    with pytest.raises(TypeError, match="forward must be a number, got '1'"):
+        ps.Layer("a", "1", 2)
+    with pytest.raises(ValueError, match="forward must be finite"):
+        ps.Layer("a", 10**400, 2)
+    with pytest.raises(TypeError, match="name must be a str, got 7"):
+        ps.Layer(7, 1, 2)
+    with pytest.raises(TypeError, match="edges must be pairs of layers, got 3"):
+        ps.Profile([layer, layer], 3)
 
 
 def test_text_that_cannot_hold_a_name_says_so(tmp_path):
-    profile = ps.Profile([ps.Layer("a -- b", 1, 2)])
-    with pytest.raises(ValueError, match="rename the layer or write JSON"):
-        ps.write_profile(profile, tmp_path / "x.txt")
+    for name in ("Input0", "__getitem__(0)", " a", "a\r", "a --", "-- a", "a\nb", "a -- b"):
+        profile = ps.Profile([ps.Layer(name, 1, 2)])
+        with pytest.raises(ValueError, match="rename the layer or write JSON"):
+            ps.write_profile(profile, tmp_path / "x.txt")
+    inner = ps.Profile([ps.Layer(n, 1, 2) for n in ("", "__getitem__(0)", "Input1")], name="x")
+    ps.write_profile(inner, tmp_path / "x.txt")
+    assert ps.read_profile(tmp_path / "x.txt") == inner
     ps.write_profile(profile, tmp_path / "x.json")
     assert ps.read_profile(tmp_path / "x.json") == profile
     with pytest.raises(ValueError, match="format must be"):

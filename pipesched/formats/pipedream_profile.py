@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from decimal import Decimal, InvalidOperation
+import re
+from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from pipesched._names import no_such
 from pipesched.profile import Layer, Profile
 
 __all__ = ["read_profile", "write_profile"]
@@ -26,6 +29,8 @@ _FIELDS = {
 }
 _TIMES = ("forward_compute_time", "backward_compute_time")
 _FORMAT = "pipesched-profile"
+_KEYS = tuple(field.name for field in fields(Layer))
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
 
 class _Fault(ValueError):
@@ -67,7 +72,10 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     0.0015
     """
     path = Path(path)
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: a profile is text in UTF-8, and this is not: {error}") from None
     if text.lstrip().startswith("{"):
         return _from_json(text, path)
     name = path.parent.name if path.stem == "graph" and path.parent.name else path.stem
@@ -82,7 +90,9 @@ def write_profile(
     Parameters
     ----------
     profile : Profile
-        What to write. PipeDream's text holds no name.
+        What to write. PipeDream's text holds no name of the model, and nothing of what was
+        measured beyond PipeDream's own four quantities; read back from it, the layers of a graph
+        stand depth first, whatever their order was.
     path : path
         The file to make or replace.
     format : {"json", "pipedream"}, optional
@@ -119,13 +129,15 @@ def write_profile(
 
 
 def _number(text: str, where: str) -> Decimal:
-    try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        raise _Fault(f"{where} must be a number, got {text.strip()!r}") from None
-    if not value.is_finite() or value < 0 or float(value) == float("inf"):
-        raise _Fault(f"{where} must be finite and not negative, got {text.strip()!r}")
-    return value
+    text = text.strip()
+    if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
+        raise _Fault(f"{where} must be finite and not negative, got {text!r}")
+    if not _DECIMAL.fullmatch(text):
+        raise _Fault(f"{where} must be a number, got {text!r}")
+    value = Decimal(text)
+    if value < 0 or float(value) == float("inf"):
+        raise _Fault(f"{where} must be finite and not negative, got {text!r}")
+    return abs(value)  # no negative zero
 
 
 def _amount(text: str, where: str) -> Decimal:
@@ -137,7 +149,10 @@ def _amount(text: str, where: str) -> Decimal:
         raise _Fault(f"{where}: the list {text!r} does not end with ']'")
     inside = text[1:-1].strip()
     parts = inside.split(";") if inside else []
-    return sum((_number(part, where) for part in parts), Decimal(0))
+    total = sum((_number(part, where) for part in parts), Decimal(0))
+    if float(total) == float("inf"):
+        raise _Fault(f"{where}: the sum of {text} is too large")
+    return total
 
 
 def _node(line: str) -> tuple[str, Layer]:
@@ -148,7 +163,9 @@ def _node(line: str) -> tuple[str, Layer]:
             f"activation_size=A, parameter_size=P', got {len(parts)} parts between ' -- '"
         )
     identity, description, fields = parts[0].strip(), parts[1].strip(), parts[2]
-    if len(parts) == 4 and not parts[3].strip().startswith("stage_id="):
+    if not identity:
+        raise _Fault("a node needs a name before its first ' -- '")
+    if len(parts) == 4 and not re.fullmatch(r"stage_id=[0-9]+", parts[3].strip()):
         raise _Fault(f"the fourth part of a node is 'stage_id=N', got {parts[3].strip()!r}")
     values: dict[str, float] = {}
     for item in fields.split(", "):
@@ -175,8 +192,7 @@ def _edge(line: str) -> tuple[str, str]:
 def _from_text(text: str, path: Path, name: str) -> Profile:
     nodes: dict[str, Layer] = {}
     edges: dict[tuple[str, str], int] = {}
-    lines = text.splitlines()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -205,7 +221,10 @@ def _from_text(text: str, path: Path, name: str) -> Profile:
     pairs = [(position[a], position[b]) for a, b in links]
     order = _depth_first([nodes[identity].name for identity in keep], pairs)
     if len(order) < len(keep):
-        raise ValueError(f"{path}: the edges close a circle")
+        a, b = links[_closing_edge(pairs, len(keep))]
+        raise ValueError(
+            f"{path}, line {edges[a, b]}: the edge {a} -- {b} is part of a circle of edges"
+        )
     place = {old: new for new, old in enumerate(order)}
     return Profile(
         [nodes[keep[old]] for old in order], [(place[a], place[b]) for a, b in pairs], name=name
@@ -265,18 +284,58 @@ def _depth_first(names: list[str], edges: list[tuple[int, int]]) -> list[int]:
     return finished[::-1]
 
 
+def _closing_edge(pairs: list[tuple[int, int]], count: int) -> int:
+    """The last of the edges of a circle: walk back from node to node until one returns."""
+    fed_by: list[list[int]] = [[] for _ in range(count)]
+    waits = [0] * count
+    feeds: list[list[int]] = [[] for _ in range(count)]
+    for source, target in pairs:
+        fed_by[target].append(source)
+        feeds[source].append(target)
+        waits[target] += 1
+    ready = [node for node in range(count) if waits[node] == 0]
+    while ready:
+        for target in feeds[ready.pop()]:
+            waits[target] -= 1
+            if waits[target] == 0:
+                ready.append(target)
+    node = next(i for i in range(count) if waits[i])  # on a circle or behind one
+    path: list[int] = []
+    while node not in path:
+        path.append(node)
+        node = next(source for source in fed_by[node] if waits[source])
+    circle = path[path.index(node) :]
+    edges = {(circle[(i + 1) % len(circle)], target) for i, target in enumerate(circle)}
+    return max(i for i, pair in enumerate(pairs) if pair in edges)
+
+
 def _plain(value: float, shift: int = 0) -> str:
     """The shortest decimal for a float, moved by some places, without an exponent."""
     return format(Decimal(repr(value)).scaleb(shift), "f")
 
 
+def _survives(name: str, fed: bool, feeding: bool) -> bool:
+    """Whether a layer of this name comes back when PipeDream's text is read."""
+    return (
+        " -- " not in f" {name} "
+        and not re.search(r"[\r\n]", name)
+        and name == name.strip()
+        and (fed or not name.startswith("Input"))
+        and (feeding or not name.startswith("__getitem__"))
+    )
+
+
 def _to_text(profile: Profile) -> str:
     lines = []
+    fed = {target for _, target in profile.edges}
+    feeding = {source for source, _ in profile.edges}
     for i, layer in enumerate(profile.layers, start=1):
-        if " -- " in layer.name or "\n" in layer.name:
+        if not _survives(layer.name, i - 1 in fed, i - 1 in feeding):
             raise ValueError(
-                f"layer {layer.name!r}: PipeDream's text cannot hold ' -- ' or a line break in a "
-                "name; rename the layer or write JSON"
+                f"layer {layer.name!r}: PipeDream's text cannot hold ' -- ', a line break or "
+                "blanks at the ends of a name, and layers named Input* that nobody feeds or "
+                "__getitem__* that feed nobody are left out when it is read; rename the layer or "
+                "write JSON"
             )
         lines.append(
             f"node{i} -- {layer.name} -- forward_compute_time={_plain(layer.forward, 3)}, "
@@ -294,18 +353,7 @@ def _to_text(profile: Profile) -> str:
 def _to_json(profile: Profile) -> str:
     data: dict[str, Any] = {"format": _FORMAT, "version": 1, "name": profile.name}
     data["layers"] = [
-        {
-            "name": layer.name,
-            "forward": layer.forward,
-            "backward": layer.backward,
-            "activation": layer.activation,
-            "parameters": layer.parameters,
-            **{
-                quantity: value
-                for quantity in ("backward_input", "backward_weight", "held")
-                if (value := getattr(layer, quantity)) is not None
-            },
-        }
+        {key: value for key in _KEYS if (value := getattr(layer, key)) is not None}
         for layer in profile.layers
     ]
     if not profile.is_chain:
@@ -315,9 +363,13 @@ def _to_json(profile: Profile) -> str:
 
 def _from_json(text: str, path: Path) -> Profile:
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply for a profile") from None
+    except ValueError as error:  # a key twice, or a number of thousands of digits
+        raise ValueError(f"{path}: {error}") from None
     if data.get("format") != _FORMAT or data.get("version") != 1:
         raise ValueError(
             f'{path}: expected "format": "{_FORMAT}" and "version": 1, got '
@@ -329,10 +381,34 @@ def _from_json(text: str, path: Path) -> Profile:
     layers = []
     for i, row in enumerate(rows):
         try:
-            layers.append(Layer(**row))
+            layers.append(_json_layer(row))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: layers[{i}]: {error}") from None
+    edges = data.get("edges")
+    if edges is not None and not isinstance(edges, list):
+        raise ValueError(f'{path}: "edges" must be a list, got {type(edges).__name__}')
     try:
-        return Profile(layers, data.get("edges"), name=data.get("name", path.stem))
+        return Profile(layers, edges, name=data.get("name", path.stem))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _json_layer(row: Any) -> Layer:
+    if not isinstance(row, dict):
+        raise TypeError(f"a layer is an object, got {type(row).__name__}")
+    for key in row:
+        if key not in _KEYS:
+            raise ValueError(no_such("key", key, _KEYS))
+    for key in ("name", "forward", "backward"):
+        if key not in row:
+            raise ValueError(f"a layer needs the key {key!r}")
+    return Layer(**row)
