@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from reference_partition import balanced, published  # noqa: E402
-from test_partition_plan import options_of  # noqa: E402
+from test_partition_plan import options_of, wide_graph  # noqa: E402
 
 DATA = Path(os.environ.get("PIPESCHED_DATA", ROOT.parent / "shared" / "data"))
 TWIN_NAMES = {
@@ -119,11 +119,13 @@ def bench_published(get):
 
 def bench_default(get):
     print("the default model, 4 servers of 4")
-    for name in ("vgg16", "gnmt_large", "resnet50", "resnet101"):
-        profile = get(name)
+    models = {name: get(name) for name in ("vgg16", "gnmt_large", "resnet50", "resnet101")}
+    models["11 blocks of 4 branches"] = wide_graph(branches=4, length=6, blocks=11)
+    for name, profile in models.items():
         (fast,) = race(lambda p=profile: ps.partition(p, (4, 4), (12e9, 1.25e9)), seconds=0.0)
         plan = ps.partition(profile, (4, 4), (12e9, 1.25e9))
-        print(f"  {name:<14} {plan.states:>5} states {human(fast):>8}   {plan.config}")
+        exact = "" if plan.exact else f", in line: at most {plan.gap:.1%} above the optimum"
+        print(f"  {name:<23} {plan.states:>5} states {human(fast):>8}   {plan.config}{exact}")
 
 
 def main():

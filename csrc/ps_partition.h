@@ -112,6 +112,11 @@ typedef struct ps_plan_options {
     double optimizer;     /* bytes of gradients and optimizer state a byte of weights */
 } ps_plan_options;
 
+/* The most cells of the search's table, a double each: states, times levels, times
+ * workers, times workers again with a memory limit and several levels, times stages
+ * where they are given. */
+enum { PS_MAX_BORDERS = 1 << 27 };
+
 /* The partition into replicated stages with the smallest time a mini-batch; among
  * those the fewest stages, then the fewest ranks.
  *
@@ -126,7 +131,8 @@ typedef struct ps_plan_options {
  *     time    = max(compute, reduce + receive + send), or their sum without overlap
  *     memory  = ceil(R / r) (W + A + in) + optimizer W
  *
- * PS_ERR_INFEASIBLE: nothing fits (memory, or num_stages). O(states^2 N^2 levels^2)
+ * PS_ERR_INFEASIBLE: nothing fits (memory, or num_stages). PS_ERR_TOO_LARGE: a table of
+ * more than PS_MAX_BORDERS. O(states^2 N^2 levels^2)
  * for N workers, times N with a memory limit and several levels. */
 PS_MUST_CHECK ps_status ps_plan(const ps_layers *layers, const ps_cluster *cluster,
                                 const ps_plan_options *options, const ps_poll *poll,

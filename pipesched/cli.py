@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -153,15 +155,23 @@ def _partition(arguments: argparse.Namespace) -> int:
         found = {**_plan(plan), "baselines": [_plan(other) for other in others.values()]}
         text = json.dumps(found, indent=1)
     else:
-        lines = [plan.draw(), plan.explain()]
+        columns = shutil.get_terminal_size((100, 24)).columns
+        table = plan.draw(width=0).splitlines()[2:]
+        drawn = plan.draw(width=max(0, columns - max(map(len, table)))).splitlines()
+        lines = [_wrapped(line, columns) for line in (*drawn[:2], *plan.explain().splitlines())]
+        lines[2:2] = drawn[2:]
         for name, other in others.items():
             lines.append(
-                f"{name + ':':18} {other.time * 1e3:9.2f} ms a mini-batch, "
-                f"{other.time / plan.time:.2f} times as long ({other.config})"
+                f"{name + ':':18} {other.time * 1e3:9.2f} ms, "
+                f"{other.time / (plan.time or 1.0):.2f} times as long ({other.config})"
             )
         text = "\n".join(lines)
     _write(text + "\n", arguments.output)
     return OK
+
+
+def _wrapped(line: str, columns: int) -> str:
+    return "\n".join(textwrap.wrap(line, max(columns, 20), subsequent_indent="  "))
 
 
 def _versions(arguments: argparse.Namespace) -> int:
@@ -185,7 +195,7 @@ def _versions(arguments: argparse.Namespace) -> int:
             indent=1,
         )
     else:
-        text = str(found)
+        text = found.draw(shutil.get_terminal_size((100, 24)).columns)
     _write(text + "\n", arguments.output)
     return OK
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipesched import _core
+from pipesched._arrays import number, number_array
 from pipesched._names import no_such
 from pipesched.plan import Cluster, Plan, PlanStage, evaluate
 from pipesched.profile import Profile
@@ -21,6 +22,8 @@ __all__ = ["BalancedPartition", "baselines", "partition", "partition_balanced"]
 _SPLITS = ("balanced", "equal-first", "equal-last", "equal-middle")
 _ENDS = ("joined", "layers")
 _INT32_MAX = 2**31 - 1
+_MOST_LAYERS = 2**13  # beyond these the searches take hours
+_MOST_WORKERS = 2**15
 _COMPAT_STATES = 4096  # inception_v3 has far more, and the program does not end on it
 
 
@@ -151,6 +154,10 @@ def partition_balanced(
     extra = _costs("first and last", [first, last])
     if ends == "layers":
         cost, extra = np.array([extra[0], *cost, extra[1]]), np.zeros(2)
+    with np.errstate(over="ignore"):
+        total = cost.sum() + extra.sum()
+    if not np.isfinite(total):
+        raise ValueError("the sum of the costs is too large for a 64-bit float; scale them down")
     ranks, per_rank = _count("k", k), _count("chunks", chunks)
     parts = ranks * per_rank
     if parts > len(cost):
@@ -173,8 +180,8 @@ def partition_balanced(
         bound = _core.balance(cost, ranks, per_rank, extra[0], extra[1], None)[2]
     else:
         cuts, _, bound = _core.balance(cost, ranks, per_rank, extra[0], extra[1], crossing_bytes)
-    total = np.concatenate([[0.0], np.cumsum(cost)])
-    load = np.diff(total[cuts])
+    ahead = np.concatenate([[0.0], np.cumsum(cost)])
+    load = np.diff(ahead[cuts])
     load[0] += extra[0]
     load[-1] += extra[1]
     loads = [float(sum(load[rank::ranks].tolist())) for rank in range(ranks)]
@@ -195,10 +202,7 @@ def _equal_cuts(n: int, parts: int, split: str) -> np.ndarray:
 
 
 def _costs(name: str, values: npt.ArrayLike) -> np.ndarray:
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be numbers, got {values!r}") from None
+    array = number_array(name, values)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a sequence of at least 1 number, got {values!r}")
     bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
@@ -343,13 +347,18 @@ def _need_profile(profile: object) -> None:
         raise TypeError(
             f"profile must be a pipesched.Profile, got {profile!r}; read_profile(path) reads one"
         )
+    if len(profile) > _MOST_LAYERS:
+        raise ValueError(
+            f"plans are made for at most {_MOST_LAYERS} layers, got {len(profile)}; take several "
+            "layers together, such as whole blocks of the model"
+        )
 
 
 def _cluster(
     workers: SupportsIndex | Sequence[SupportsIndex], bandwidth: float | Sequence[float]
 ) -> Cluster:
     counts: list[Any] = list(workers) if np.iterable(workers) else [workers]
-    speeds: list[Any] = [bandwidth] if np.isscalar(bandwidth) else list(bandwidth)  # type: ignore[arg-type]
+    speeds: list[Any] = list(bandwidth) if np.iterable(bandwidth) else [bandwidth]
     if not counts or len(counts) != len(speeds):
         raise ValueError(
             f"workers and bandwidth must have one value a level, got workers={workers!r} and "
@@ -361,30 +370,26 @@ def _cluster(
         tuple(_count("workers", count) for count in counts),
         tuple(_positive("bandwidth", speed) for speed in speeds),
     )
-    if cluster.size > _INT32_MAX // 2:
-        raise OverflowError(f"{cluster.size} workers cannot be addressed")
+    if cluster.size > _MOST_WORKERS:
+        raise ValueError(
+            f"plans are made for at most {_MOST_WORKERS} workers, got workers={workers!r}; plan "
+            "for one of several copies of the pipeline"
+        )
     return cluster
 
 
-def _number(name: str, value: float) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
-
-
 def _positive(name: str, value: float) -> float:
-    number = _number(name, value)
-    if not (math.isfinite(number) and number > 0):
+    amount = number(name, value)
+    if not (math.isfinite(amount) and amount > 0):
         raise ValueError(f"{name} must be finite and above 0, got {value!r}")
-    return number
+    return amount
 
 
 def _not_negative(name: str, value: float) -> float:
-    number = _number(name, value)
-    if not (math.isfinite(number) and number >= 0):
+    amount = number(name, value)
+    if not (math.isfinite(amount) and amount >= 0):
         raise ValueError(f"{name} must be finite and not negative, got {value!r}")
-    return number
+    return amount
 
 
 def _arrays(
@@ -446,7 +451,12 @@ def _best(
         memory,
         optimizer,
     )
-    if isinstance(found, str):
+    if found == "too many states":
+        raise ValueError(
+            f"{len(profile)} layers for {cluster} are too much for the search's memory; take "
+            "several layers together or fewer workers, or leave out memory or stages"
+        )
+    if found == "infeasible":
         return None
     stage_of_layer, stage_of_rank, num_stages, states, exact, _ = found
     ranks = _ranks_of(stage_of_rank, num_stages, cluster)
@@ -713,7 +723,10 @@ def _search_again(plan: Plan, cluster: Cluster, count: int) -> Plan | None:
 
 def _difference(plan: Plan, other: Plan) -> str:
     stage = other.stages[other.binding]
-    change = other.time / plan.time - 1.0
+    if plan.time > 0.0:
+        change = other.time / plan.time - 1.0
+    else:
+        change = math.inf if other.time > 0.0 else 0.0
     than = "no slower and no faster" if abs(change) < 1e-9 else f"{change:+.1%}"
     return (
         f"at best {other.time * 1e3:.6g} ms ({other.config}, {than}): stage "

@@ -285,12 +285,15 @@ class Plan:
     @property
     def gap(self) -> float:
         """How far above the optimum the plan can be, as a share of the optimum."""
-        return 0.0 if self.exact else self.time / self.bound - 1.0
+        if self.exact or self.time <= self.bound:
+            return 0.0
+        return self.time / self.bound - 1.0 if self.bound > 0.0 else math.inf
 
     @property
     def speedup(self) -> float:
         """Over one worker."""
-        return float(self.profile.compute.sum()) / self.time
+        alone = float(self.profile.compute.sum())
+        return alone / self.time if self.time > 0.0 else 1.0
 
     @property
     def binding(self) -> int:
@@ -406,24 +409,32 @@ class Plan:
         width : int
             Columns of the longest bar.
         """
-        longest = max(stage.time for stage in self.stages) or 1.0
-        lines = [f"{self.cluster}", self.summary]
-        lines.append(
-            f"{'stage':>5} {'layers':>9} {'workers':>9} {'compute':>9} {'reduce':>9} "
-            f"{'transfer':>9} {'versions':>8} {'memory':>9}"
-        )
+        longest = max(map(_all_parts, self.stages)) or 1.0
+        table: list[tuple[str, ...]] = [
+            ("stage", "layers", "workers", "compute", "reduce", "transfer", "versions", "memory")
+        ]
         for number, stage in enumerate(self.stages):
-            mark = "*" if number == self.binding else " "
-            lines.append(
-                f"{number:>5} {_span(stage.layers):>9} {_span(stage.ranks):>9} "
-                f"{stage.compute * 1e3:>9.3f} {stage.reduce * 1e3:>9.3f} "
-                f"{(stage.receive + stage.send) * 1e3:>9.3f} {stage.versions:>8} "
-                f"{stage.memory / 1e9:>9.3f} {mark}{_stage_bar(stage, longest, width)}"
+            times = (stage.compute, stage.reduce, stage.receive + stage.send)
+            table.append(
+                (
+                    str(number),
+                    _span(stage.layers),
+                    _span(stage.ranks),
+                    *(f"{time * 1e3:.3f}" for time in times),
+                    str(stage.versions),
+                    f"{stage.memory / 1e9:.3f}",
+                )
             )
-        lines.append(
-            f"{'':>26}{'ms':>8} {'ms':>9} {'ms':>9} {'':>8} {'GB':>9}  "
-            "# compute, r all-reduce, t transfer; * binds"
-        )
+        table.append(("", "", "", "ms", "ms", "ms", "", "GB"))
+        wide = [max(map(len, column)) for column in zip(*table, strict=True)]
+        marks = ["*" if s == self.binding else " " for s in range(len(self.stages))]
+        bars = [_stage_bar(stage, longest, width) for stage in self.stages]
+        lines = [f"{self.cluster}", self.summary]
+        for row, mark, bar in zip(table, ["", *marks, ""], ["", *bars, ""], strict=True):
+            cells = [cell.rjust(size) for cell, size in zip(row, wide, strict=True)]
+            lines.append(f"{' '.join(cells)} {mark}{bar}")
+        legend = "# compute, r all-reduce, t transfer; " if width > 0 else ""
+        lines.append(f"({legend}* binds)")
         if self.idle:
             lines.append(f"idle workers: {_span(self.idle)}")
         return "\n".join(line.rstrip() for line in lines)
@@ -443,9 +454,18 @@ def _span(numbers: Sequence[int]) -> str:
     return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
 
 
+def _all_parts(stage: PlanStage) -> float:
+    return stage.compute + stage.reduce + stage.receive + stage.send
+
+
 def _stage_bar(stage: PlanStage, longest: float, width: int) -> str:
+    """Compute and what the link does, one behind the other, also where they overlap."""
+    text, ahead = "", 0.0
     parts = (("#", stage.compute), ("r", stage.reduce), ("t", stage.receive + stage.send))
-    return "".join(mark * round(value / longest * width) for mark, value in parts)
+    for mark, value in parts:
+        ahead += value
+        text += mark * (round(ahead / longest * width) - len(text))
+    return text
 
 
 def crossing(profile: Profile, stage_of_layer: Sequence[int], border: int) -> float:

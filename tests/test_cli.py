@@ -266,6 +266,21 @@ def test_versions(capsys):
     assert "did you mean 'stash'" in err
 
 
+@pytest.mark.parametrize("columns", [64, 80, 100, 160])
+def test_plans_and_versions_fit_the_terminal(capsys, tmp_path, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = tmp_path / "graph.txt"
+    path.write_text(PROFILE)
+    for argv in (
+        ["partition", str(path), "--workers", "4", "--bandwidth", "1e9"],
+        ["versions", "2bw", "pipedream", "-p", "4", "-m", "300"],
+        ["versions", "naive", "pipedream", "-p", "12", "-m", "300"],
+    ):
+        status, out, _ = run(capsys, *argv)
+        assert status == 0
+        assert columns - 20 <= max(map(len, out.splitlines())) <= columns
+
+
 def test_schedules(capsys):
     listed = run(capsys, "schedules")[1]
     for name in ps.SCHEDULES:

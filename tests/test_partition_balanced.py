@@ -2,7 +2,6 @@
 
 import csv
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -162,6 +161,8 @@ def test_the_optimum_on_real_models(data_dir):
         (lambda: ps.partition_balanced([[1]], 1), "costs must be a sequence"),
         (lambda: ps.partition_balanced([1, -2], 1), "got -2.0 at position 1"),
         (lambda: ps.partition_balanced([1, np.nan], 1), "got nan at position 1"),
+        (lambda: ps.partition_balanced([10**400], 1), "costs must fit a 64-bit float"),
+        (lambda: ps.partition_balanced([1e308, 1e308], 2), "the sum of the costs is too large"),
         (lambda: ps.partition_balanced([1, 2], 1, first=-1), "first and last must be"),
         (lambda: ps.partition_balanced([1, 2], 1, split="odd"), "no split is named 'odd'"),
         (lambda: ps.partition_balanced([1, 2], 1, ends="odd"), "no way to place the ends"),
@@ -175,8 +176,12 @@ def test_bad_input_is_named(call, text):
 
 
 def test_wrong_types_are_named():
-    with pytest.raises(TypeError, match="costs must be numbers"):
-        ps.partition_balanced(["a"], 1)
+    for costs in (["a"], ["1", "2"], None, [None, 1], "abc", [1j], {1, 2}):
+        with pytest.raises(TypeError, match="costs must be a number or an array of numbers"):
+            ps.partition_balanced(costs, 1)
+    for first in ("1", None):
+        with pytest.raises(TypeError, match="first and last must be a number"):
+            ps.partition_balanced([1], 1, first=first)
     with pytest.raises(TypeError, match="k must be an int"):
         ps.partition_balanced([1], 1.5)
 
@@ -188,18 +193,6 @@ def test_input_is_not_touched_and_result_is_plain():
     np.testing.assert_array_equal(costs, kept)
     assert all(type(cut) is int for cut in made.cuts)
     assert str(made).splitlines()[0].split()[0] == "0"
-
-
-def test_a_thousand_layers_into_64_in_a_millisecond():
-    costs = np.random.default_rng(1).random(1000)
-    best = min(_timed(lambda: ps.partition_balanced(costs, 64)) for _ in range(20))
-    assert best < 2e-3  # 1 ms on a machine that does nothing else; the benchmark prints it
-
-
-def _timed(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def test_threads_agree():

@@ -21,6 +21,12 @@ typedef struct level {
     const double *last; /* last_stages() of every state, or NULL */
 } level;
 
+/* The caller is asked once for so much work. */
+typedef struct pacer {
+    const ps_poll *poll;
+    int64_t work;
+} pacer;
+
 typedef struct program {
     const ps_states *states;
     const ps_compat *options;
@@ -30,7 +36,18 @@ typedef struct program {
     const int32_t *first_in_cell; /* last_cell + 2: see state_at() */
     double cells_per_second;
     int32_t last_cell;
+    pacer *pace;
 } program;
+
+static ps_status go_on(pacer *pace, int64_t work)
+{
+    pace->work += work;
+    if (pace->work <= PAIRS_PER_POLL)
+        return PS_OK;
+    pace->work = 0;
+    int stop = pace->poll->ask != NULL && pace->poll->ask(pace->poll->context);
+    return stop ? PS_ERR_INTERRUPTED : PS_OK;
+}
 
 static double sum_of(const double *sums, int32_t source, int32_t target)
 {
@@ -212,6 +229,9 @@ static ps_status fill_row(const program *p, const level *l, int32_t source, doub
             best[(n - 1) * count + j] = inside ? alone(p, l, source, j, n) : INFINITY;
         if (!inside || N == 1)
             continue;
+        ps_status status = go_on(p->pace, ((int64_t)j + N) * N);
+        if (status != PS_OK)
+            return status;
         const double *last = scratch;
         if (l->last != NULL)
             last = l->last + j * count * (N - 1);
@@ -408,7 +428,7 @@ static ps_status make_grid(program *p, int32_t **first_in_cell)
 }
 
 /* The next level's costs: the best time of every range on all machines of this one. */
-static ps_status all_ranges(const program *p, level *l, const ps_poll *poll, double *next)
+static ps_status all_ranges(const program *p, level *l, double *next)
 {
     int32_t count = p->states->count;
     int64_t cells = (int64_t)count * l->machines;
@@ -418,12 +438,8 @@ static ps_status all_ranges(const program *p, level *l, const ps_poll *poll, dou
         status = ps_alloc(cells, sizeof *best, (void **)&best);
     if (status == PS_OK)
         status = ps_alloc(cells, sizeof *scratch, (void **)&scratch);
-    int64_t rows = 1 + PAIRS_PER_POLL / ((int64_t)count * count);
     for (int32_t source = -1; source < count && status == PS_OK; source++) {
-        if ((source + 1) % rows == 0 && poll->ask != NULL && poll->ask(poll->context))
-            status = PS_ERR_INTERRUPTED;
-        else
-            status = fill_row(p, l, source, best, scratch);
+        status = fill_row(p, l, source, best, scratch);
         if (status == PS_OK)
             memcpy(next + (int64_t)(source + 1) * count,
                    best + (int64_t)(l->machines - 1) * count, (size_t)count * sizeof *next);
@@ -463,7 +479,8 @@ ps_status ps_compat_partition(const ps_layers *layers, const ps_cluster *cluster
         status = ps_alloc(ranks, sizeof *end_of_stage, (void **)&end_of_stage);
     if (status != PS_OK)
         goto done;
-    program p = {&states, options, first, ancestors, before, NULL, 0.0, 0};
+    pacer pace = {poll, 0};
+    program p = {&states, options, first, ancestors, before, NULL, 0.0, 0, &pace};
     status = make_grid(&p, &first_in_cell);
     for (int32_t i = 0; i < cluster->levels && status == PS_OK; i++) {
         levels[i].machines = cluster->counts[i];
@@ -477,7 +494,7 @@ ps_status ps_compat_partition(const ps_layers *layers, const ps_cluster *cluster
         status = ps_alloc((int64_t)(states.count + 1) * states.count, sizeof *tables[i],
                           (void **)&tables[i]);
         if (status == PS_OK)
-            status = all_ranges(&p, &levels[i], poll, tables[i]);
+            status = all_ranges(&p, &levels[i], tables[i]);
     }
     const level *top = &levels[cluster->levels - 1];
     if (status == PS_OK)

@@ -26,9 +26,20 @@ typedef struct plan {
     double bound;         /* some plan is this good: nothing worse is looked at */
     double slowest;       /* stage that is looked at: bound, or where stages are counted ... */
     int counting;         /* ... the best time: then the objective is their number */
-    int64_t work;
+    int64_t work; /* since the caller was asked */
+    int stop;     /* the caller said so: what is looked for is of no use any more */
     const ps_poll *poll;
 } plan;
+
+static int asked_to_stop(plan *d)
+{
+    if (d->work > WORK_PER_POLL) {
+        d->work = 0;
+        if (d->poll->ask != NULL && d->poll->ask(d->poll->context))
+            d->stop = 1;
+    }
+    return d->stop;
+}
 
 static double *border(const plan *d, int32_t count, int32_t state, int32_t level, int32_t p,
                       int32_t busy)
@@ -149,6 +160,9 @@ static void stages_between(plan *d, int32_t count, int32_t k, int32_t j, wanted 
         /* Before any but the first stage stands a rank. */
         int32_t q = want != NULL && want->link_in < 0 ? 0 : 1;
         for (; q + r <= d->N; q++) {
+            d->work++;
+            if (asked_to_stop(d))
+                return;
             int32_t inside = 0;
             while (!same_block(d, inside, q, q + r - 1))
                 inside++;
@@ -181,7 +195,7 @@ static void stages_between(plan *d, int32_t count, int32_t k, int32_t j, wanted 
 static void scan(plan *d, int32_t count, int32_t k, wanted *want)
 {
     int32_t end = d->states->count - 1;
-    for (int32_t j = k + 1; j <= end; j++) {
+    for (int32_t j = k + 1; j <= end && !d->stop; j++) {
         if (d->options->num_stages > 0 && (count == 0) != (j == end))
             continue;
         if (ps_states_before(d->states, k, j))
@@ -216,11 +230,8 @@ static ps_status fill_borders(plan *d)
         for (int32_t count = 0; count < counts; count++) {
             scan(d, count, k, NULL);
             allow_gaps(d, d->per_count > 0 ? count + 1 : 0, k);
-            if (d->work > WORK_PER_POLL) {
-                d->work = 0;
-                if (d->poll->ask != NULL && d->poll->ask(d->poll->context))
-                    return PS_ERR_INTERRUPTED;
-            }
+            if (d->stop)
+                return PS_ERR_INTERRUPTED;
         }
     return PS_OK;
 }
@@ -232,6 +243,8 @@ static ps_status read_plan(plan *d, int32_t n, ps_cut *cut)
     int32_t count = d->options->num_stages > 0 ? d->options->num_stages - 1 : 0;
     wanted want = {.link_in = -1, .value = INFINITY, .busy = -1};
     scan(d, count, 0, &want);
+    if (d->stop)
+        return PS_ERR_INTERRUPTED;
     if (!want.any)
         return PS_ERR_INFEASIBLE;
     cut->objective = want.value;
@@ -258,6 +271,8 @@ static ps_status read_plan(plan *d, int32_t n, ps_cut *cut)
         want.value = *border(d, count, k, c.link_out, c.q + c.r, busy);
         count = d->per_count > 0 ? count - 1 : 0;
         scan(d, count, k, &want);
+        if (d->stop)
+            return PS_ERR_INTERRUPTED;
     }
     return PS_OK;
 }
@@ -313,6 +328,8 @@ static ps_status solve(const ps_states *states, int32_t n, const ps_cluster *clu
         d.per_count = cells;
         status = ps_mul(cells, (int64_t)options->num_stages + 1, &cells);
     }
+    if (status == PS_OK && cells > PS_MAX_BORDERS)
+        status = PS_ERR_TOO_LARGE;
     if (status == PS_OK)
         status = ps_alloc(cells, sizeof *d.behind, (void **)&d.behind);
     if (status != PS_OK)
