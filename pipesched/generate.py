@@ -289,10 +289,6 @@ def _replicated(
         raise ValueError(f"a plan is made for 'pipedream', got {name!r}")
     if options:
         raise TypeError(f"a plan has no options, got {', '.join(options)}")
-    from pipesched.plan import Plan
-
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan must be a pipesched.Plan, got {type(plan).__name__}")
     if m is None:
         raise TypeError("generate('pipedream', plan=plan) needs m")
     if p is not None and p != len(plan.ranks):

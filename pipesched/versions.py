@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from pipesched._arrays import frozen
+from pipesched._arrays import frozen, number_array
 from pipesched._names import no_such
 from pipesched.schedule import Schedule
 
@@ -115,10 +116,13 @@ class WeightVersions:
         shown = max(1, min(self.schedule.num_microbatches, (width - 28) // size))
         more = " ..." if shown < self.schedule.num_microbatches else ""
         yes = {True: "agree", False: "differ"}
-        lines = [
+        prose = (
             f"{self.rule}: {RULES[self.rule]}",
             f"forward and backward {yes[self.passes_agree]}, stages {yes[self.stages_agree]}, "
             f"staleness up to {int(self.staleness.max())}",
+        )
+        lines = [
+            *(part for text in prose for part in wrap(text, max(width, 20))),
             "micro-batch " + "".join(f"{j:>{size}}" for j in range(shown)) + more + "   held",
         ]
         for stage, row in enumerate(cells):
@@ -179,6 +183,7 @@ def weight_versions(
     if accumulate is not None and rule != "2bw":
         raise ValueError(f"accumulate belongs to '2bw', got rule={rule!r}")
     schedule.check()
+    size = _bytes_of(weights, schedule.num_stages)
     stages, m = schedule.num_stages, schedule.num_microbatches
     ranks = [_StageOnRank(stage, ops) for stage, ops in _stages_on_ranks(schedule)]
     replicas = np.bincount([place.stage for place in ranks], minlength=stages)
@@ -215,7 +220,6 @@ def weight_versions(
         for place in ranks:
             most = place.most_held(forward[place.stage], backward[place.stage], batch, rule)
             held[place.stage] = max(held[place.stage], most)
-    size = np.broadcast_to(np.asarray(weights, np.float64), (stages,)).copy()
     arrays = (forward, backward, applied_to, per_update, held, size)
     return WeightVersions(schedule, rule, *map(frozen, arrays))
 
@@ -299,10 +303,26 @@ class _StageOnRank:
         return int(np.cumsum(alive)[: self.length].max())
 
 
+def _bytes_of(weights: npt.ArrayLike, stages: int) -> np.ndarray:
+    size = number_array("weights", weights)
+    if size.shape not in ((), (stages,)):
+        raise ValueError(
+            f"weights must be a number or one for each of the {stages} stages, got shape "
+            f"{size.shape}"
+        )
+    bad = size[~(np.isfinite(size) & (size >= 0))]
+    if bad.size:
+        raise ValueError(f"weights must be finite and not negative, got {bad.flat[0]}")
+    return np.broadcast_to(size, (stages,)).copy()
+
+
 def _batch(accumulate: Any, ranks: list[_StageOnRank], replicas: np.ndarray) -> int:
     if accumulate is None:
         return max(int(place.in_flight() * replicas[place.stage]) for place in ranks)
-    count = operator.index(accumulate)
+    try:
+        count = operator.index(accumulate)
+    except TypeError:
+        raise TypeError(f"accumulate must be an int, got {accumulate!r}") from None
     if count < 1:
         raise ValueError(f"accumulate must be at least 1, got {count}")
     return count

@@ -178,3 +178,22 @@ def test_bad_input_is_named():
         ps.weight_versions(schedule, "2bw", accumulate=1)
     with pytest.raises(ValueError, match="need a schedule that trains"):
         ps.weight_versions(ps.generate("forward", 2, 3), "stash")
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "text"),
+    [
+        ([1, 2], ValueError, r"one for each of the 3 stages, got shape \(2,\)"),
+        (-1, ValueError, "weights must be finite and not negative, got -1"),
+        ([1, 2, np.nan], ValueError, "weights must be finite and not negative, got nan"),
+        ("a", TypeError, "weights must be a number"),
+    ],
+)
+def test_wrong_weights_are_named(weights, error, text):
+    with pytest.raises(error, match=text):
+        ps.weight_versions(ps.generate("pipedream", 3, 6), "stash", weights=weights)
+
+
+def test_a_wrong_accumulate_is_named():
+    with pytest.raises(TypeError, match=r"accumulate must be an int, got 1\.5"):
+        ps.weight_versions(ps.generate("pipedream", 3, 6), "2bw", accumulate=1.5)
