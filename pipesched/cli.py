@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -155,7 +153,7 @@ def _partition(arguments: argparse.Namespace) -> int:
         found = {**_plan(plan), "baselines": [_plan(other) for other in others.values()]}
         text = json.dumps(found, indent=1)
     else:
-        columns = shutil.get_terminal_size((100, 24)).columns
+        columns = _columns()
         table = plan.draw(width=0).splitlines()[2:]
         drawn = plan.draw(width=max(0, columns - max(map(len, table)))).splitlines()
         lines = [_wrapped(line, columns) for line in (*drawn[:2], *plan.explain().splitlines())]
@@ -170,8 +168,16 @@ def _partition(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _columns() -> int:
+    from shutil import get_terminal_size  # as Terminal.of asks: slow to load, and seldom needed
+
+    return get_terminal_size((100, 24)).columns
+
+
 def _wrapped(line: str, columns: int) -> str:
-    return "\n".join(textwrap.wrap(line, max(columns, 20), subsequent_indent="  "))
+    from textwrap import wrap
+
+    return "\n".join(wrap(line, max(columns, 20), subsequent_indent="  "))
 
 
 def _versions(arguments: argparse.Namespace) -> int:
@@ -195,7 +201,7 @@ def _versions(arguments: argparse.Namespace) -> int:
             indent=1,
         )
     else:
-        text = found.draw(shutil.get_terminal_size((100, 24)).columns)
+        text = found.draw(_columns())
     _write(text + "\n", arguments.output)
     return OK
 

@@ -148,7 +148,7 @@ def test_bad_input_is_named(plan_of):
         ps.generate("pipedream", 3, 4, plan=plan)
     with pytest.raises(TypeError, match="needs m"):
         ps.generate("pipedream", plan=plan)
-    with pytest.raises(TypeError, match="p must be an integer, got None"):
+    with pytest.raises(TypeError, match="p must be an integer, and none was given"):
         ps.generate("1f1b", m=4)
     with pytest.raises(TypeError, match="a plan has no options, got v"):
         ps.generate("pipedream", plan=plan, m=4, v=2)
