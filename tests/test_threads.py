@@ -1,10 +1,36 @@
 """Threads that share arrays, and the GIL that is let go around long loops.
 
-In subprocesses with a time-out: what goes wrong here may hang or crash.
+In subprocesses with a time-out: what goes wrong here may hang or crash. Each says in its last
+line whether the GIL was there, which an interpreter without one must have kept away.
 """
 
+import sys
+import sysconfig
+
+import pytest
+
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+@pytest.fixture
+def run_threads(run_python):
+    """Run code in a fresh interpreter, and see that it ran to its end with its own GIL or none."""
+
+    def run(code, timeout):
+        ending = "\nimport sys\nprint('GIL:', getattr(sys, '_is_gil_enabled', lambda: True)())\n"
+        printed = run_python(code + ending, timeout=timeout)
+        assert printed == f"GIL: {not FREE_THREADED}\n"
+
+    return run
+
+
+def test_this_interpreter_runs_as_it_was_built():
+    # Not so where PYTHON_GIL or a module that declares nothing brought the GIL back.
+    assert getattr(sys, "_is_gil_enabled", lambda: True)() is not FREE_THREADED
+
+
 SHARED = """
-import sys, threading
+import threading
 import numpy as np
 import pipesched as ps
 
@@ -51,12 +77,110 @@ while any(thread.is_alive() for thread in threads):
 for thread in threads:
     thread.join()
 assert not wrong, sorted(set(wrong))
-print("done", getattr(sys, "_is_gil_enabled", lambda: True)())
 """
 
 
-def test_threads_share_arrays(run_python):
-    assert run_python(SHARED, timeout=300).startswith("done")
+def test_threads_share_arrays(run_threads):
+    run_threads(SHARED, timeout=300)
+
+
+OBJECTS = """
+import threading
+import numpy as np
+import pipesched as ps
+
+workers, rounds = 6, 12
+costs = ps.Costs(forward=1.0, backward=2.0, overlap=2.5, transfer=0.25, static=3.0, link="serial")
+sweep = ps.Costs(forward=np.linspace(1.0, 2.0, 9)[:, None], transfer=0.5)
+layers = np.arange(1.0, 40.0)
+chain = ps.Profile([ps.Layer(str(i), i, 2.0 * i, 10.0, 20.0) for i in range(1, 9)])
+
+
+def everything(schedule, timeline):
+    "What the objects say: many of these are looked up at the first question."
+    again = ps.generate(schedule.name, schedule.p, schedule.num_microbatches)
+    lowered = schedule.lower()
+    times = schedule.simulate(sweep, threads=2)
+    cut = ps.partition_balanced(layers, schedule.p)
+    plan = ps.partition(chain, [2, 2], [1e3, 1e2])
+    return (
+        again == schedule,
+        hash(again) == hash(schedule),
+        schedule.check() is schedule,
+        schedule.placement,
+        str(schedule.rows()),
+        str(lowered.check(blocking=True).rows()),
+        np.asarray(schedule).tobytes(),
+        timeline.start.tobytes(),
+        timeline.cause.tobytes(),
+        timeline.critical_path.tobytes(),
+        timeline.lower_bound,
+        [part.tobytes() for part in timeline.memory_profile(1)],
+        schedule.simulate(costs).end.tobytes(),
+        times.makespan.tobytes(),
+        times.peak_memory.tobytes(),
+        repr(cut),
+        repr(plan),
+    )
+
+
+def fresh(name):
+    schedule = ps.generate(name, 4, 8)
+    return schedule, schedule.simulate(costs)
+
+
+def work():
+    for _ in range(rounds):
+        ready.wait()  # all ask the same new objects at once
+        try:
+            if everything(*shared) != expected:
+                wrong.append("another answer")
+        except Exception as error:
+            wrong.append(repr(error))
+        ready.wait()
+
+
+# Whatever one thread finds where another writes, nothing out of range is taken.
+def write_moving():
+    while not over.is_set():
+        moving["stage"] = 2**31 - 1
+        moving[:] = still
+
+
+def read_moving():
+    while not over.is_set():
+        try:
+            ps.Schedule.from_arrays(moving, offsets, 4, 8).simulate()
+        except ValueError:  # a ScheduleError too
+            pass
+        except Exception as error:
+            wrong.append(repr(error))
+
+
+wrong = []
+ready = threading.Barrier(workers + 1)
+over = threading.Event()
+still, offsets = (array.copy() for array in (fresh("zb-h1")[0].ops, fresh("zb-h1")[0].offsets))
+moving = still.copy()
+threads = [threading.Thread(target=work) for _ in range(workers)]
+threads += [threading.Thread(target=target) for target in (read_moving, write_moving)]
+for thread in threads:
+    thread.start()
+names = ("1f1b", "zb-h1", "chimera", "dualpipe")
+for i in range(rounds):
+    expected = everything(*fresh(names[i % len(names)]))
+    shared = fresh(names[i % len(names)])
+    ready.wait()
+    ready.wait()
+over.set()
+for thread in threads:
+    thread.join()
+assert not wrong, sorted(set(wrong))
+"""
+
+
+def test_threads_share_schedules_and_timelines(run_threads):
+    run_threads(OBJECTS, timeout=300)
 
 
 FREE = """
@@ -93,8 +217,8 @@ assert any(overlap() for _ in range(5))
 """
 
 
-def test_others_run_while_a_large_table_is_counted(run_python):
-    run_python(FREE, timeout=300)
+def test_others_run_while_a_large_table_is_counted(run_threads):
+    run_threads(FREE, timeout=300)
 
 
 IMPORTED = """
@@ -119,5 +243,5 @@ assert not wrong
 """
 
 
-def test_threads_import_it_at_once(run_python):
-    run_python(IMPORTED, timeout=120)
+def test_threads_import_it_at_once(run_threads):
+    run_threads(IMPORTED, timeout=120)
