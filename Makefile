@@ -23,7 +23,8 @@ CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 C_FLAGS := -std=c11 -Icsrc -Wall -Wextra -Wpedantic -Wconversion -Wshadow \
 	-Wstrict-prototypes -Werror
 
-.PHONY: help venv build demo test test-torch test-browser ctest lint sanitize bench sdist-check test-matrix clean
+.PHONY: help venv build demo test test-torch test-browser ctest lint sanitize bench sdist-check test-matrix \
+	test-freethreaded clean
 
 help:
 	@echo "make demo P=4 M=8   compare the schedules on a measured model, draw the fastest"
@@ -37,6 +38,7 @@ help:
 	@echo "make bench          speed and memory, as ratios to NumPy"
 	@echo "make sdist-check    sdist, wheel from it, install elsewhere, test there"
 	@echo "make test-matrix    the tests on every Python here, oldest and newest NumPy"
+	@echo "make test-freethreaded  the tests of threads without a GIL, on a Python that it builds"
 
 # ---- environment and build -------------------------------------------------
 
@@ -142,6 +144,9 @@ sdist-check: build
 
 test-matrix:
 	.ci/test-matrix
+
+test-freethreaded:
+	.ci/test-freethreaded
 
 bench: build
 	@set -e; for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench; done
