@@ -260,6 +260,9 @@ def compare_timelines(predicted: Timeline, measured: Timeline) -> TimelineCompar
             f"the timelines must have the same ranks, got {predicted.schedule.p} predicted "
             f"and {p} measured"
         )
+    for name, timeline in (("predicted", predicted), ("measured", measured)):
+        if not timeline.busy.sum() > 0:
+            raise ValueError(f"{name} has no op that takes time: there is nothing to compare")
     rows = [("makespan", predicted.makespan, measured.makespan)]
     for basis in ("bubble_fraction", "bubble_ratio", "span_bubble"):
         rows.append((basis, getattr(predicted, basis), getattr(measured, basis)))
@@ -283,12 +286,15 @@ def _reasons(predicted: Timeline, measured: Timeline) -> Sequence[str]:
                 else "the costs were taken while the machine was slower, so profile again"
             )
         )
-    rest = (measured.idle.sum() - predicted.idle.sum()) / measured.makespan / measured.schedule.p
+    # Slower work alone makes the bubble longer in proportion; that is no reason of its own.
+    explained = predicted.idle.sum() * (1 + work)
+    rest = (measured.idle.sum() - explained) / measured.makespan / measured.schedule.p
     if abs(rest) > 0.02:
         more = "more" if rest > 0 else "less"
         reasons.append(
-            f"idle time made up {abs(100 * rest):.0f} % of the step {more} than predicted: "
-            "transfers, and the time between ops in which transfers are posted"
+            f"idle time, in proportion to the work, made up {abs(100 * rest):.0f} % of the step "
+            f"{more} than predicted: transfers, the time in which they are posted, or stages that "
+            "are off by different amounts"
         )
     if predicted.schedule != measured.schedule:
         reasons.append("the two are not of the same schedule")

@@ -142,7 +142,7 @@ def test_without_torch_the_error_names_the_command(tmp_path):
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1
     assert "ImportError: pipesched.torch needs PyTorch" in found.stderr
-    assert "pip install pipesched[torch]" in found.stderr
+    assert "pip install 'pipesched[torch]'" in found.stderr
 
 
 # What torch wants of the published files: all load; those with transfers lack REDUCE_GRAD.

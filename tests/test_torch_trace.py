@@ -456,6 +456,17 @@ def test_any_skew_within_the_transfers_leaves_no_receive_before_its_send(
             assert start >= ends[stage - 1, j, 0] - 3e-6
 
 
+def test_the_trace_of_a_rank_that_was_not_given_is_missed(tmp_path):
+    schedule = ps.generate("1f1b", 3, 4)
+    paths = write_traces(tmp_path, schedule.simulate(costs(3)))
+    with pytest.raises(ValueError, match=r"rank1\.json: PP:1SEND_F0 .* stage 2, which no trace"):
+        ps.read_torch_trace(paths[:2])
+    with pytest.raises(ValueError, match=r"rank0\.json: PP:0SEND_F0 .* stage 1, which no trace"):
+        ps.read_torch_trace(paths[:1])
+    with pytest.raises(ValueError, match=r"rank1\.json: PP:1RECV_F0 .* stage 0, which no trace"):
+        ps.read_torch_trace(paths[1:])
+
+
 # ---- a recorded run ----------------------------------------------------------------------------
 
 
@@ -488,6 +499,11 @@ def test_comparison_names_what_differs():
         "span_bubble",
     ]
     assert "the ops took 100 % more" in str(found)
+    assert "idle time, in proportion to the work, made up 12 % of the step more" in str(found)
+    # A bubble that is longer only because its work is, is explained by the work.
+    slower = ps.compare_timelines(one, schedule.simulate(ps.Costs(2, 4)))
+    assert len(slower.reasons) == 1
+    assert slower.reasons[0].startswith("the ops took 100 % more")
     same = ps.compare_timelines(one, one)
     assert same.error == 0
     assert same.reasons == ()
@@ -497,5 +513,10 @@ def test_comparison_refuses_what_cannot_be_compared():
     one = ps.generate("1f1b", 2, 4).simulate()
     with pytest.raises(TypeError, match="measured must be a Timeline"):
         ps.compare_timelines(one, ps.generate("1f1b", 2, 4))
+    nothing = ps.generate("1f1b", 2, 4).simulate(ps.Costs(0.0))
+    with pytest.raises(ValueError, match="predicted has no op that takes time"):
+        ps.compare_timelines(nothing, one)
+    with pytest.raises(ValueError, match="measured has no op that takes time"):
+        ps.compare_timelines(one, nothing)
     with pytest.raises(ValueError, match="2 predicted and 3 measured"):
         ps.compare_timelines(one, ps.generate("1f1b", 3, 4).simulate())

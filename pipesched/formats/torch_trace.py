@@ -127,6 +127,7 @@ def read_torch_trace(
     if not several:
         raise ValueError("paths must name at least one trace, got none")
     traces = _in_order([_read(path) for path in several])
+    _no_rank_missing(traces)
     notes = [note for trace in traces for note in trace.notes]
     steps = _complete_steps(traces, notes)
     _find_arrivals(traces, steps)
@@ -290,6 +291,26 @@ def _in_order(traces: list[_Trace]) -> list[_Trace]:
             same = [other.path for other in traces if other.rank == trace.rank]
             raise ValueError(f"these traces are all of rank {trace.rank}: {', '.join(same)}")
     return sorted(traces, key=lambda trace: trace.rank or 0)
+
+
+def _no_rank_missing(traces: list[_Trace]) -> None:
+    """Refuse traces that tell of transfers with stages that are in none of them."""
+    stages = {
+        part[0] for trace in traces for one in trace.ranges if one.computes for part in one.parts
+    }
+    for trace in traces:
+        for one in trace.ranges:
+            stage, _, kind = one.parts[0]
+            other = stage + _OTHER_END.get(kind, 0)
+            if other != stage and other not in stages:
+                raise ValueError(
+                    f"{trace.path}: PP:{one.word} is a transfer with stage {other}, which no "
+                    "trace computes: give the traces of all ranks"
+                )
+
+
+#: From the stage of a transfer to the stage at its other end.
+_OTHER_END = {"SEND_F": 1, "RECV_B": 1, "SEND_B": -1, "RECV_F": -1}
 
 
 # ---- steps -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ImportError(
-        "pipesched.torch needs PyTorch, which is not installed: pip install pipesched[torch]"
+        "pipesched.torch needs PyTorch, which is not installed: pip install 'pipesched[torch]'"
     ) from error
 
 from .profile import profile

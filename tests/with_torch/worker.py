@@ -269,16 +269,14 @@ def a_rank_that_stands_still_ends_the_step_in_time():
     schedule = ps.generate("1f1b", 2, 4)
     pipeline = pipesched.torch.build(schedule, modules, nn.MSELoss(), timeout=2)
     batch, target = data(4)
-    began = time.monotonic()
+    # Without the timeout it would get its input after the sleep, and no error.
     with raises(pipesched.torch.PipelineError, "rank ") as caught:
         step(pipeline, batch, target)
-    took = time.monotonic() - began
     if dist.get_rank() == 0:
         assert "stage 1 on rank 1" in str(caught.error), caught.error
         assert "2 s at most" in str(caught.error)
         assert caught.error.action == "0B1"
         assert pipeline.pipeline_order_with_comms[0][caught.error.position].microbatch_index == 1
-        assert took < 6, took
 
 
 class Fails(nn.Module):
