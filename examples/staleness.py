@@ -12,7 +12,7 @@ weights that the rule gives each op:
 
 and, without a pipeline, data parallel with as many workers as there are stages:
 
-    BSP             all workers' gradients are averaged, then all go on
+    BSP             all workers' gradients are added up, then all go on
     ASP             each worker's gradient is applied when it is ready, on newer weights
 
 Where weights turn fast between a forward and its backward (a high rate, many stages),

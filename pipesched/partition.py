@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipesched import _core
 from pipesched._arrays import number, number_array
 from pipesched._names import no_such
-from pipesched.plan import Cluster, Plan, PlanStage, evaluate
+from pipesched.plan import Cluster, Plan, PlanStage, evaluate, spans
 from pipesched.profile import Profile
 
 __all__ = ["BalancedPartition", "baselines", "partition", "partition_balanced"]
@@ -215,12 +215,12 @@ def _costs(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def _count(name: str, value: SupportsIndex, limit: int = _INT32_MAX) -> int:
     try:
-        number = operator.index(value)
+        count = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, got {value!r}") from None
-    if not 1 <= number <= limit:
-        raise ValueError(f"{name} must be in 1..{limit}, got {number}")
-    return number
+    if not 1 <= count <= limit:
+        raise ValueError(f"{name} must be in 1..{limit}, got {count}")
+    return count
 
 
 # ---- PipeDream -----------------------------------------------------------------------------
@@ -481,6 +481,7 @@ def _best(
             ("optimizer", optimizer),
             ("straight_pipeline", straight_pipeline),
             ("max_states", max_states),
+            ("stages", count),
         ),
     )
 
@@ -492,13 +493,13 @@ def _why_infeasible(
     least = _best(profile, cluster, math.inf, count, minimise_memory=True, **settings)
     if least is None:
         return f"there is no way to cut this graph into {count} stages on {cluster}"
-    number = max(range(len(least.stages)), key=lambda s: least.stages[s].memory)
-    stage = least.stages[number]
+    largest = max(range(len(least.stages)), key=lambda s: least.stages[s].memory)
+    stage = least.stages[largest]
     name = profile.layers[stage.layers[0]].name
     return (
         f"no plan fits in memory={memory:g} bytes a worker: the one that needs least "
-        f"({least.config}) needs {stage.memory:.6g} on stage {number} (layers "
-        f"{stage.layers[0]}..{stage.layers[-1]}, from {name!r}; {stage.versions} versions of "
+        f"({least.config}) needs {stage.memory:.6g} on stage {largest} (layers "
+        f"{spans(stage.layers, '..')}, from {name!r}; {stage.versions} versions of "
         f"{stage.weights:.6g} bytes of weights and {stage.activations:.6g} of activations), "
         f"{stage.memory - memory:.6g} bytes too many"
     )
@@ -696,11 +697,16 @@ def _hybrid(profile: Profile, cluster: Cluster, *, overlap: bool, optimizer: flo
 def explain(plan: Plan) -> str:
     """Text for `Plan.explain`."""
     stage = plan.stages[plan.binding]
-    layers = f"layers {stage.layers[0]}..{stage.layers[-1]}"
+    time = f"{plan.time * 1e3:.6g} ms a mini-batch"
+    if not plan.pipelined:
+        time += ", through all stages in turn"
+    elif plan.time != stage.time:  # the published program's model is another
+        time += f" by the published program, {stage.time * 1e3:.6g} ms by the default model"
     lines = [
-        f"{plan.config}: {plan.time * 1e3:.6g} ms a mini-batch; stage {plan.binding} ({layers}) "
-        f"binds by its {stage.binds}: compute {stage.compute * 1e3:.6g} ms, all-reduce "
-        f"{stage.reduce * 1e3:.6g} ms, transfers {(stage.receive + stage.send) * 1e3:.6g} ms"
+        f"{plan.config}: {time}; stage {plan.binding} (layers {spans(stage.layers, '..')}) "
+        f"{'binds' if plan.pipelined else 'is the slowest'} by its {stage.binds}: "
+        f"compute {stage.compute * 1e3:.6g} ms, all-reduce {stage.reduce * 1e3:.6g} ms, "
+        f"transfers {(stage.receive + stage.send) * 1e3:.6g} ms"
     ]
     if plan.settings:
         for step, word in ((-1, "fewer"), (1, "more")):
@@ -708,16 +714,22 @@ def explain(plan: Plan) -> str:
         if len(plan.cluster.workers) == 1 and plan.cluster.size > 1:
             lines.append(f"one worker fewer: {_with_workers(plan, plan.cluster.size - 1)}")
     if plan.idle:
-        lines.append(
-            f"{len(plan.idle)} of {plan.cluster.size} workers stay idle: no plan that uses them "
-            "is faster"
-        )
+        lines.append(f"{len(plan.idle)} of {plan.cluster.size} workers stay idle{_why_idle(plan)}")
     return "\n".join(lines)
+
+
+def _why_idle(plan: Plan) -> str:
+    if not plan.settings:  # a plan to compare with, which nobody searched for
+        return ""
+    count = dict(plan.settings)["stages"]
+    what = "plan" if count == 0 else f"plan of {count} stage{'s' if count > 1 else ''}"
+    return f": no {what} that uses them is faster{'' if plan.exact else ', of those tried'}"
 
 
 def _search_again(plan: Plan, cluster: Cluster, count: int) -> Plan | None:
     search: dict[str, Any] = dict(plan.settings)
     memory = search.pop("memory")
+    del search["stages"]
     return _best(plan.profile, cluster, memory, count, **search)
 
 
@@ -744,5 +756,6 @@ def _neighbour(plan: Plan, count: int) -> str:
 
 
 def _with_workers(plan: Plan, count: int) -> str:
-    other = _search_again(plan, Cluster((count,), plan.cluster.bandwidth), 0)
-    return "nothing fits in memory" if other is None else _difference(plan, other)
+    stages = dict(plan.settings)["stages"]
+    other = _search_again(plan, Cluster((count,), plan.cluster.bandwidth), stages)
+    return "nothing fits" if other is None else _difference(plan, other)

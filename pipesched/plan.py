@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -356,7 +357,7 @@ class Plan:
         ----------
         m : int, optional
             Mini-batches to simulate; by default enough for the pattern of the replicas
-            to repeat several times.
+            to repeat several times. With too few there is no steady state to look at.
 
         Examples
         --------
@@ -374,9 +375,16 @@ class Plan:
             raise ValueError(f"the plan {self.name!r} runs one mini-batch at a time: no pipeline")
         period = math.lcm(*self.replicas)
         enough = enough_in_flight(self.replicas)
+        # The fill, the drain, and some periods between; a period may be out of reach.
+        reach = min(period, 1 << 13)
+        least = max(4 * self.replicas[0] * enough[0], 3 * reach)
         if m is None:
-            # The fill, the drain, and some periods between; a period may be out of reach.
-            m = 4 * sum(self.replicas) * enough[0] + 6 * min(period, 1 << 13)
+            m = 4 * sum(self.replicas) * enough[0] + 6 * reach
+        elif operator.index(m) < least:
+            raise ValueError(
+                f"m must be at least {least} for the plan {self.config} to run at its full pace "
+                f"between the fill and the drain, got {m}"
+            )
         given = tuple(stage.versions for stage in self.stages)
         costs = self.costs()
         still = Costs(forward=costs.forward, backward=costs.backward)
@@ -418,8 +426,8 @@ class Plan:
             table.append(
                 (
                     str(number),
-                    _span(stage.layers),
-                    _span(stage.ranks),
+                    spans(stage.layers),
+                    spans(stage.ranks),
                     *(f"{time * 1e3:.3f}" for time in times),
                     str(stage.versions),
                     f"{stage.memory / 1e9:.3f}",
@@ -436,14 +444,14 @@ class Plan:
         legend = "# compute, r all-reduce, t transfer; " if width > 0 else ""
         lines.append(f"({legend}* binds)")
         if self.idle:
-            lines.append(f"idle workers: {_span(self.idle)}")
+            lines.append(f"idle workers: {spans(self.idle)}")
         return "\n".join(line.rstrip() for line in lines)
 
     def __str__(self) -> str:
         return self.draw()
 
 
-def _span(numbers: Sequence[int]) -> str:
+def spans(numbers: Sequence[int], to: str = "-") -> str:
     """``0-3,7``: runs of whole numbers."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -451,7 +459,7 @@ def _span(numbers: Sequence[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
+    return ",".join(f"{a}{to}{b}" if b > a else f"{a}" for a, b in runs)
 
 
 def _all_parts(stage: PlanStage) -> float:

@@ -404,6 +404,21 @@ def test_explanations(model):
     assert "one stage more: there are no more layers or workers" in alone.explain()
 
 
+def test_explanations_claim_what_was_searched_for(model):
+    """A stage with gaps is not a run; a baseline and another's objective are not optima."""
+    gnmt = model("gnmt")
+    plan = ps.partition(gnmt, 8, 1e9, stages=5)
+    assert "stage 1 (layers 5..14,18..21) binds by its transfer" in plan.explain()
+    assert "3 of 8 workers stay idle: no plan of 5 stages that uses" in plan.explain()
+    alone = ps.baselines(gnmt, 8, 1e9)["model parallel"].explain()
+    assert "139.486 ms a mini-batch, through all stages in turn; stage 1 " in alone
+    assert alone.endswith("workers stay idle")
+    old = ps.partition(gnmt, 8, 1e9, compat="pipedream").explain()
+    assert "19.032 ms a mini-batch by the published program, 51.4335 ms by the default" in old
+    two = ps.partition(model("vgg16"), 2, 1e9, stages=2).explain()
+    assert "one worker fewer: nothing fits" in two
+
+
 def test_drawn_as_text(model):
     lines = str(ps.partition(model("vgg16"), *PAPER_A)).splitlines()
     assert lines[0] == "4 x 4 workers (12 GB/s, 1.25 GB/s)"

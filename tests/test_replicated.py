@@ -1,6 +1,7 @@
 """PipeDream's schedule over replicated stages, and how its pace compares with the plan's."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import pipesched as ps
 from pipesched.generate import replicated
-from pipesched.plan import enough_in_flight
+from pipesched.plan import Cluster, Plan, enough_in_flight, evaluate
 
 REPLICAS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
@@ -138,6 +139,24 @@ def test_a_plan_survives_pickling(plan_of):
     again = pickle.loads(pickle.dumps(plan))
     assert again == plan
     assert again.explain() == plan.explain()
+
+
+@pytest.mark.parametrize("replicas", [(1,), (4,), (3, 1), (2, 3, 1), (1, 1, 1, 1)])
+def test_a_steady_state_needs_enough_mini_batches(replicas):
+    """The fewest that are allowed show the pace; fewer show the fill, and are refused."""
+    layers = [ps.Layer(str(i), 1.0 * r, 2.0 * r, 1.0, 1.0) for i, r in enumerate(replicas)]
+    cluster = Cluster((sum(replicas),), (1e9,))
+    ranks = iter(range(sum(replicas)))
+    stages = [tuple(next(ranks) for _ in range(r)) for r in replicas]
+    profile = ps.Profile(layers)
+    made = evaluate(profile, cluster, range(len(layers)), stages, overlap=True, optimizer=1.0)
+    time = max(stage.time for stage in made)
+    plan = Plan(profile=profile, cluster=cluster, stages=made, time=time, bound=time)
+    for few in (1, 2, 3):
+        with pytest.raises(ValueError, match=rf"m must be at least \d+ .*, got {few}") as caught:
+            plan.steady_state(few)
+    least = int(re.search(r"at least (\d+)", str(caught.value))[1])
+    assert plan.steady_state(least).with_enough == pytest.approx(plan.time)
 
 
 def test_bad_input_is_named(plan_of):
