@@ -26,8 +26,8 @@ typedef struct plan {
     double bound;         /* some plan is this good: nothing worse is looked at */
     double slowest;       /* stage that is looked at: bound, or where stages are counted ... */
     int counting;         /* ... the best time: then the objective is their number */
-    int64_t work; /* since the caller was asked */
-    int stop;     /* the caller said so: what is looked for is of no use any more */
+    int64_t work;         /* since the caller was asked */
+    int stop;             /* the caller said so: what is looked for is of no use any more */
     const ps_poll *poll;
 } plan;
 
