@@ -77,22 +77,21 @@ def lowered(
         progress = False
         for rank in sorted(busy):
             parts = rows[rank][at[rank]]
-            if any((need := _need(part, last)) is not None and need not in made for part in parts):
+            if not all(need in made for part in parts if (need := _need(part, last)) is not None):
                 continue
             progress = True
             placed[rank] += parts
             for part in parts:
-                if part.kind == WEIGHT:
+                stage, microbatch, kind, position = part
+                if kind == WEIGHT:
                     continue
-                forward = part.kind == FORWARD
-                made.add((forward, part.stage, part.microbatch))
-                other = part.stage + (1 if forward else -1)
+                forward = kind == FORWARD
+                made.add((forward, stage, microbatch))
+                other = stage + (1 if forward else -1)
                 if 0 <= other <= last and home[other] != rank:
                     send, receive = (SEND_F, RECV_F) if forward else (SEND_B, RECV_B)
-                    placed[rank].append(part._replace(kind=send))
-                    placed[home[other]].append(
-                        Action(other, part.microbatch, receive, part.position)
-                    )
+                    placed[rank].append(Action(stage, microbatch, send, position))
+                    placed[home[other]].append(Action(other, microbatch, receive, position))
             at[rank] += 1
             if at[rank] == len(rows[rank]):
                 busy.discard(rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,7 @@ except ImportError as error:
 from pipesched.profile import Layer, Profile
 
 from .runtime import owned
+from .split import list_of_layers
 
 __all__ = ["profile"]
 
@@ -73,11 +75,12 @@ def profile(
     >>> found.activation.tolist(), found.parameters.tolist()
     ([512.0, 512.0, 32.0], [1152.0, 0.0, 264.0])
     """
-    modules = list(layers)
-    if not modules:
-        raise ValueError("layers must hold at least one layer, got none")
+    modules = list_of_layers(layers)
     if not isinstance(sample, torch.Tensor):
         raise TypeError(f"sample must be a torch.Tensor, got {type(sample).__name__}")
+    for count, value in (("warmup", warmup), ("repeats", repeats)):
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{count} must be an int, got {value!r}")
     if warmup < 0 or repeats < 1:
         raise ValueError(
             f"warmup must be at least 0 and repeats at least 1, got {warmup} and {repeats}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,9 +33,7 @@ except ImportError as error:
     ) from error
 
 from pipesched.check import KINDS
-
-if TYPE_CHECKING:
-    from pipesched.schedule import Schedule
+from pipesched.schedule import Schedule
 
 FORWARD = _ComputationType.FORWARD
 INPUT = _ComputationType.BACKWARD_INPUT
@@ -359,11 +357,18 @@ def _prepared(
 ) -> tuple[Exception | None, dict[int, nn.Module]]:
     """This rank's own modules, and what is wrong with the arguments here (None if nothing)."""
     try:
+        if not isinstance(schedule, Schedule):
+            raise TypeError(
+                f"schedule must be a Schedule, such as ps.generate makes, "
+                f"got {type(schedule).__name__}"
+            )
         if schedule.p != size:
             raise ValueError(
                 f"the schedule has {schedule.p} ranks and the group {size}: start "
                 f"{schedule.p} processes or make the schedule for p={size}"
             )
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
         if timeout is not None and not 0 < timeout < float("inf"):
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
         schedule.check()
@@ -376,6 +381,8 @@ def _prepared(
                 "loss_fn must be given, since the schedule has backwards; for inference take a "
                 'schedule of forwards only, such as generate("forward", p, m)'
             )
+        if loss_fn is not None and not callable(loss_fn):
+            raise TypeError(f"loss_fn must be callable, got {loss_fn!r}")
         return None, _own_modules(schedule, stage_modules, rank)
     except (TypeError, ValueError) as error:
         return error, {}
@@ -398,6 +405,11 @@ def _own_modules(
                 f"stage_modules has no module for stage {missing[0]}: rank {rank} runs stages "
                 f"{list(own)}, and it holds {sorted(stage_modules)}"
             )
+    elif not isinstance(stage_modules, Sequence | nn.Sequential | nn.ModuleList):
+        raise TypeError(
+            "stage_modules must be a sequence of all stages' modules, or a mapping from stages to "
+            f"modules, got {type(stage_modules).__name__}: see pipesched.torch.split"
+        )
     elif len(stage_modules) != schedule.num_stages:
         raise ValueError(
             f"stage_modules must hold one module for each of the {schedule.num_stages} stages, "
@@ -415,8 +427,9 @@ def _agree(
 ) -> None:
     """Raise on every rank what is wrong on any, and when the schedules are not the same."""
     digest = hashlib.sha256()
-    for part in (schedule.ops, schedule.offsets):
-        digest.update(part.tobytes())
+    if problem is None:
+        for part in (schedule.ops, schedule.offsets):
+            digest.update(part.tobytes())
     mine = (digest.hexdigest(), None if problem is None else str(problem))
     every: list[Any] = [None] * size
     dist.all_gather_object(every, mine, group=group)

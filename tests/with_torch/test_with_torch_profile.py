@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -75,6 +76,8 @@ def test_bad_arguments_are_named():
         pipesched.torch.profile([], torch.zeros(1))
     with pytest.raises(TypeError, match="sample must be a torch"):
         pipesched.torch.profile([nn.ReLU()], 3)
+    with pytest.raises(TypeError, match="repeats must be an int, got 'many'"):
+        pipesched.torch.profile([nn.ReLU()], torch.zeros(1), repeats="many")
     with pytest.raises(ValueError, match="repeats at least 1, got 0 and 0"):
         pipesched.torch.profile([nn.ReLU()], torch.zeros(1), warmup=0, repeats=0)
 
@@ -100,8 +103,20 @@ def test_split_refuses_what_does_not_fit():
         pipesched.torch.split(model, 2, costs=[1, 2])
     with pytest.raises(TypeError, match="costs balance a number of stages"):
         pipesched.torch.split(model, sizes=[3, 3], costs=[1] * 6)
-    with pytest.raises(ValueError, match="needs at least 7 layers"):
+    with pytest.raises(ValueError, match="at most the 6 layers, got 7"):
         pipesched.torch.split(model, 7)
+    with pytest.raises(TypeError, match="num_stages must be an int, got 'two'"):
+        pipesched.torch.split(model, "two")
+    with pytest.raises(TypeError, match=r"sizes must be a sequence of ints, got \[1.5, 4.5\]"):
+        pipesched.torch.split(model, sizes=[1.5, 4.5])
+    with pytest.raises(TypeError, match=r"layers must be an nn\.Sequential or .* got Head"):
+        pipesched.torch.split(model[5], 1)
+    with pytest.raises(TypeError, match=r"layer 6 must be a torch\.nn\.Module, got int"):
+        pipesched.torch.split([*model, 3], 2)
+    with pytest.raises(ValueError, match="at least one layer, got none"):
+        pipesched.torch.split([], 1)
+    assert len(pipesched.torch.split(model, np.int64(2))) == 2
+    assert len(pipesched.torch.split(model, sizes=np.array([2, 4]))[1]) == 4
     stages = pipesched.torch.split(nn.Sequential(*model), 2)
     assert [len(stage) for stage in stages] == [3, 3]
     assert stages[0][1] is model[1]

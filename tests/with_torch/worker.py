@@ -228,6 +228,14 @@ def arguments_are_refused_on_all_ranks():
         build(schedule, model(2))
     with raises(ValueError, "timeout", "-1"):
         build(schedule, model(2), loss, timeout=-1)
+    with raises(TypeError, "timeout", "'soon'"):
+        build(schedule, model(2), loss, timeout="soon")
+    with raises(TypeError, "stage_modules", "sequence", "got Linear"):
+        build(schedule, nn.Linear(6, 6), loss)
+    with raises(TypeError, "loss_fn must be callable"):
+        build(schedule, model(2), "mse")
+    with raises((ValueError, TypeError)[rank], "schedule must be a Schedule", "got str"):
+        build("1f1b" if rank else schedule, model(2), loss)
     with raises(ValueError, "second rank"):
         build(ps.Schedule.from_rows(["0F0 0B0", "0F1 0B1"]), model(1), loss)
     with raises(ps.ScheduleError):
