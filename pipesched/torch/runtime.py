@@ -39,7 +39,6 @@ FORWARD = _ComputationType.FORWARD
 INPUT = _ComputationType.BACKWARD_INPUT
 WEIGHT = _ComputationType.BACKWARD_WEIGHT
 FULL = _ComputationType.FULL_BACKWARD
-OVERLAP = _ComputationType.OVERLAP_F_B
 UNSHARD = _ComputationType.UNSHARD
 RESHARD = _ComputationType.RESHARD
 REDUCE_GRAD = _ComputationType.REDUCE_GRAD
