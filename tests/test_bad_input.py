@@ -242,6 +242,11 @@ def outcome(function, *args, allowed=DOCUMENTED, **keywords):
         result = function(*args, **keywords)
     except allowed as error:
         result = error
+    except DeprecationWarning as warning:
+        # An empty array as a flag: NumPy's ValueError since 2.2, and its warning before.
+        if not str(warning).startswith("The truth value of an empty array is ambiguous"):
+            raise
+        result = ValueError(str(warning))
     finally:
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close("all")
