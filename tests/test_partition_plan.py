@@ -554,6 +554,7 @@ def test_long_searches_heed_ctrl_c(layers, workers, bandwidth, options, run_pyth
 import os, signal, threading
 import pipesched as ps
 profile = ps.Profile([ps.Layer("x", 1 + i % 7, 2, 3, 4) for i in range({layers})])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     ps.partition(profile, {workers}, {bandwidth}, **{options})
