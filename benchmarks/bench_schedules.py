@@ -156,14 +156,18 @@ def one_of_the_curve(p, m):
 
 
 def curve():
-    title("growth: interleaved 1F1B, v=2, all three, each in a process of its own")
+    title("growth: interleaved 1F1B, v=2, all three, each in a process of its own, best of three")
     print(
         f"  {'p':>6}{'m':>8}{'ops':>12}{'ns an op':>10}{'in total':>10}   bytes an op at the peak"
     )
     for p, m in CURVE:
         command = [sys.executable, __file__, str(p), str(m)]
-        done = subprocess.run(command, capture_output=True, check=True, text=True)
-        one = json.loads(done.stdout)
+        # On a virtual machine the first to touch much memory waits until the host finds it.
+        tries = [
+            json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+            for _ in range(3)
+        ]
+        one = min(tries, key=lambda found: sum(found["times"]))
         ops, total = one["ops"], sum(one["times"])
         memory = f"{one['memory'] / ops:.0f}" if ops >= 10**5 else "(too few to tell)"
         print(f"  {p:>6}{m:>8}{ops:>12,}{1e9 * total / ops:>10.1f}{human(total):>10}   {memory}")
