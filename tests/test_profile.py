@@ -127,7 +127,7 @@ def test_order_fields_and_lists(make):
         ([NODE.format("a", "x", "1e99999999999999999999")], "line 1: forward_compute_time must"),
         ([NODE.format("", "x", 1)], "line 1: a node needs a name"),
         ([NODE.format("a", "x", 1) + " -- stage_id=x"], "line 1: the fourth part"),
-        (["{", '"format": 3,', "}"], "line 3: "),
+        (["{", '"format": 3', '"version": 1}'], "line 3: "),
         (['{"format": "other"}'], 'expected "format"'),
         (
             ['{"format": "pipesched-profile", "version": 1, "layers": [{"name": "a"}]}'],
