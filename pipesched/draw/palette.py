@@ -8,7 +8,10 @@ kind's letter. A rank's later chunks (virtual stages) are drawn lighter.
 
 from __future__ import annotations
 
-KIND_LETTERS = ("F", "B", "I", "W")
+from ..check import KINDS
+
+#: The kinds that take time of a rank, and so have a box.
+KIND_LETTERS = KINDS[:4]
 
 #: What the legend calls a kind; index is the kind's number.
 KIND_WORDS = ("forward", "backward", "backward (input)", "backward (weights)")

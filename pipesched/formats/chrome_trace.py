@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
+from ..check import KINDS
 from .streams import writing
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 _BLOCK = 1 << 14  # ops turned into text at a time: bounds the memory
-_LETTERS = ("F", "B", "I", "W")
+_LETTERS = KINDS[:4]  # of the kinds that take time of a rank
 _CATEGORIES = ("forward", "backward", "backward-input", "backward-weight")
 _F, _B, _I = 0, 1, 2
 

@@ -139,14 +139,20 @@ def test_the_limit_of_the_overview_is_exact():
     assert "overview" in svg.render(ps.generate("1f1b", p, m + 1).simulate())
 
 
+def luminance(colour):
+    c = np.array(palette.channels(colour)) / 255
+    c = np.where(c <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return c @ [0.2126, 0.7152, 0.0722]
+
+
+def test_kinds_keep_apart_in_grey():
+    """By their CIE lightness, in the order W, I, F, B that the palette states."""
+    lightness = [116 * luminance(palette.FILLS[kind]) ** (1 / 3) - 16 for kind in (3, 2, 0, 1)]
+    assert np.all(-np.diff(lightness) > 5)
+
+
 def test_labels_can_be_read_on_their_colours():
     """WCAG contrast of at least 4.5 between a box and its number."""
-
-    def luminance(colour):
-        c = np.array(palette.channels(colour)) / 255
-        c = np.where(c <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-        return c @ [0.2126, 0.7152, 0.0722]
-
     for kind in range(4):
         for chunk in range(4):
             fill = palette.fill(kind, chunk, 4)
